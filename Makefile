@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+# Everything a developer runs. Needs Python 3.11 or later, pip and make; no root.
+# (`test-services` and `test-kernel` install what is missing with apt-get where they may.)
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PYTEST := $(BIN)/python -m pytest -q
+# How the suites run: for instance `make unit PYTEST_ARGS="-n 4 -k arqs"`.
+PYTEST_ARGS ?=
+
+SCRIPTS := $(shell find .ci devstack tools -type f \( -name '*.sh' -o -path .ci/run \
+             -o -path devstack/settings -o -path 'devstack/lib/*' \) 2>/dev/null)
+
+# pbr reads the version from git; an archive of the tree has no history to tell it.
+ifeq ($(shell git rev-parse --is-inside-work-tree 2>/dev/null),)
+export PBR_VERSION ?= 0.0.1
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo run test lint shellcheck types unit functional test-faults fuzz test-services test-kernel docs sample \
+        constraints clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+venv: $(STAMP)  ## create .venv with Cyborg and everything its checks need
+
+$(STAMP): constraints.txt requirements.txt test-requirements.txt setup.cfg pyproject.toml
+	@echo "Installing Cyborg into $(VENV) (a few minutes the first time)"
+	@rm -f $@
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Cyborg needs Python 3.11 or later; set PYTHON.")'
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	@$(PIP) install -c constraints.txt setuptools wheel
+	@$(PIP) install -c constraints.txt -r test-requirements.txt -e '.[standalone,mysql,postgresql,sim]'
+	@touch $@
+
+demo: venv  ## see a request for an accelerator through, on simulated hardware
+	@$(BIN)/cyborg-standalone demo
+
+run: venv  ## run a whole Cyborg in one process until Ctrl-C
+	@$(BIN)/cyborg-standalone run
+
+test:  ## lint, types, unit and functional tests, in this order
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory types
+	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory functional
+
+lint: venv  ## ruff on Python; bashate, bash -n and (where installed) shellcheck on shell
+	@echo "== lint"
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/bashate --ignore E006 $(SCRIPTS)
+	@for script in $(SCRIPTS); do bash -n "$$script" || exit 1; done
+	@if command -v shellcheck >/dev/null; then $(MAKE) --no-print-directory shellcheck; fi
+
+shellcheck:
+	@shellcheck --shell=bash --severity=warning --exclude=SC1090,SC1091,SC2034,SC2154 $(SCRIPTS)
+
+types: venv  ## mypy --strict over os_acc, cyborg/objects and cyborg/accelerator
+	@echo "== types"
+	@$(BIN)/mypy --strict os_acc cyborg/objects cyborg/accelerator
+
+unit: venv  ## the unit tests
+	@echo "== unit"
+	@$(PYTEST) $(PYTEST_ARGS) tests/unit
+
+functional: venv  ## the functional tests: SQLite, in-process messaging and Placement
+	@echo "== functional"
+	@$(PYTEST) $(PYTEST_ARGS) tests/functional
+
+test-faults: venv  ## ten thousand random histories of a cloud in which everything fails
+	@CYBORG_FAULT_HISTORIES=10000 $(PYTEST) $(PYTEST_ARGS) tests/functional/test_histories.py
+
+fuzz: venv  ## thousands of requests made from the API's description, for every version
+	@CYBORG_FUZZ_EXAMPLES=100 CYBORG_FUZZ_SEED=$${CYBORG_FUZZ_SEED:-$$(date +%s)} \
+	    $(PYTEST) $(PYTEST_ARGS) tests/functional/test_fuzz.py
+
+# Neighbours whose requirements are not ours: each in an environment of its own.
+.venv-keystone: NEEDS = 'keystone>=30.0.0,<31' waitress
+.venv-clients: NEEDS = 'python-openstackclient>=10.5.0,<11'
+# The last one without accelerator commands of its own, which would hide these.
+.venv-cyborgclient: NEEDS = 'python-openstackclient>=8.3.0,<9' 'python-cyborgclient>=3.0.0,<4'
+
+.venv-keystone .venv-clients .venv-cyborgclient:
+	@echo "Installing $(NEEDS) into $@"
+	@"$(PYTHON)" -m venv $@
+	@$@/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt \
+	    setuptools $(NEEDS) || { rm -rf $@; exit 1; }
+
+ON_SERVERS := 'not embedded and not keystone and not clients'
+
+# The servers are private to each run and gone after it.
+test-services: venv .venv-keystone .venv-clients .venv-cyborgclient  ## the functional and migration tests on real servers, Keystone and the openstack command
+	@echo "== shellcheck"
+	@$(BIN)/python -m tools.services --need shellcheck -- $(MAKE) --no-print-directory shellcheck
+	@echo "== services as processes on these servers, killed and restarted"
+	@$(PYTEST) $(PYTEST_ARGS) tests/services
+	@echo "== Keystone and the openstack command"
+	@$(PYTEST) $(PYTEST_ARGS) -m 'keystone or clients' tests/functional
+	@echo "== functional on RabbitMQ and MariaDB"
+	@$(BIN)/python -m tools.services rabbitmq mariadb -- $(PYTEST) $(PYTEST_ARGS) -m $(ON_SERVERS) tests/functional
+	@echo "== functional on RabbitMQ and PostgreSQL"
+	@$(BIN)/python -m tools.services rabbitmq postgresql -- $(PYTEST) $(PYTEST_ARGS) -m $(ON_SERVERS) tests/functional
+	@echo "== migrations on MariaDB and PostgreSQL"
+	@$(BIN)/python -m tools.services mariadb postgresql -- $(PYTEST) $(PYTEST_ARGS) -m migrations tests
+
+# What cannot be had here (packages, namespaces) is skipped with a reason.
+test-kernel: venv  ## hold the simulator against a real kernel in QEMU, and against libvirt
+	@echo "== kernel"
+	@$(PYTEST) $(PYTEST_ARGS) tests/kernel
+
+# The generators load every library's options, and with them deprecations that are not ours.
+docs sample: export PYTHONWARNINGS = ignore
+
+docs: venv  ## the documentation, as HTML in doc/build/html
+	@$(PIP) install -c constraints.txt -r doc/requirements.txt
+	@$(BIN)/sphinx-build -q -W --keep-going -b html doc/source doc/build/html
+	@echo "doc/build/html/index.html"
+
+sample: venv  ## cyborg.conf.sample and policy.yaml.sample, in build/etc/cyborg
+	@mkdir -p build/etc/cyborg
+	@$(BIN)/oslo-config-generator --config-file tools/config/cyborg-config-generator.conf \
+	    --output-file build/etc/cyborg/cyborg.conf.sample
+	@$(BIN)/oslopolicy-sample-generator --config-file tools/config/cyborg-policy-generator.conf \
+	    --output-file build/etc/cyborg/policy.yaml.sample
+	@ls build/etc/cyborg/*.sample
+
+constraints:  ## resolve the requirements afresh and write constraints.txt
+	@rm -rf build/constraints
+	@"$(PYTHON)" -m venv build/constraints
+	@build/constraints/bin/pip --disable-pip-version-check --quiet install --upgrade 'setuptools<81' wheel \
+	    -r requirements.txt -r test-requirements.txt -r doc/requirements.txt \
+	    $$(sed -n '/^\[extras\]/,/^\[entry_points\]/s/^    //p' setup.cfg)
+	@{ sed -n '/^#/p' constraints.txt; \
+	   build/constraints/bin/pip freeze --all --exclude pip | LC_ALL=C sort -f; } > build/constraints.txt
+	@mv build/constraints.txt constraints.txt
+	@rm -rf build/constraints
+
+clean:  ## remove everything that make made
+	@rm -rf $(VENV) .venv-* build dist doc/build .tox .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
