@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs on each compute host."""
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup('agent', title='What runs on each compute host')
+OPTS = [
+    cfg.ListOpt('enabled_drivers', default=['fake_driver'],
+                help='Drivers that look for devices on this host.'),
+    cfg.StrOpt(
+        'resource_provider_name', sample_default='<fqdn>',
+        help='Name of the compute node in Placement, which is what Nova calls the node. The '
+             'agent also listens for messages under this name. Unset: the fully qualified '
+             'name of this host.'),
+    cfg.IntOpt(
+        'resync_interval', default=60, min=1,
+        help='Seconds between two full looks at the host when no udev event wakes the agent. '
+             'Each is also a heartbeat.'),
+    cfg.FloatOpt(
+        'settle_time', default=0.1, min=0,
+        help='Seconds without a further udev event after which a burst of them counts as over '
+             'and the host is looked at, once.'),
+    cfg.IntOpt('driver_timeout', default=60, min=1,
+               help='Seconds after which a call into a driver counts as hung.'),
+    cfg.IntOpt('work_threads', default=8, min=1,
+               help='How many devices are prepared or cleaned at a time.'),
+    cfg.StrOpt('sysfs_root', default='/sys', help='Where sysfs is mounted.'),
+    cfg.BoolOpt(
+        'legacy_traits', default=False,
+        help='Publish the trait names of older releases too, for device profiles that still '
+             'ask for them.'),
+]

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The owner of the database."""
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup('conductor', title='The owner of the database')
+OPTS = [
+    cfg.IntOpt('workers', min=1, default=1, help='Processes that serve messages.'),
+    cfg.IntOpt(
+        'heartbeat_timeout', min=1, default=180,
+        help='Seconds of silence after which an agent counts as down.'),
+    cfg.IntOpt(
+        'bind_timeout', min=1, default=240,
+        help='Seconds a host has to prepare a device before the bind fails. Nova waits '
+             '[DEFAULT] arq_binding_timeout, 300 seconds, and should hear of the failure.'),
+    cfg.IntOpt(
+        'attach_attempts', min=1, default=3,
+        help='How often a host tries to prepare a device before the bind fails. A clean-up is '
+             'tried until it succeeds, at ever longer intervals.'),
+    cfg.IntOpt(
+        'history_days', min=1, default=90,
+        help='Days for which the history of accelerator requests is kept.'),
+    cfg.IntOpt(
+        'audit_interval', min=0, default=600,
+        help='Seconds between two comparisons of requests and handles, whose findings are '
+             'logged; 0: never. cyborg-manage audit compares more, and mends.'),
+    cfg.PortOpt(
+        'metrics_port',
+        help='Port on which one worker serves metrics in the format of Prometheus. Unset: none '
+             'does.'),
+    cfg.HostAddressOpt('metrics_host', default='127.0.0.1', help='Address of the same.'),
+    cfg.IntOpt(
+        'sweep_interval', min=1, default=30,
+        help='Seconds between two looks for binds that are overdue and events to Nova that '
+             'are to be sent again.'),
+]

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How graphics cards are shared."""
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup('gpu_devices', title='How graphics cards are shared')
+OPTS = [
+    cfg.ListOpt(
+        'enabled_vgpu_types', default=[],
+        help='Virtual GPU types to offer, by their directory name in sysfs (nvidia-35) or, for '
+             'cards without mediated devices, by their number. With more than one, each needs '
+             'a section [vgpu_<type>] whose device_addresses says which cards have it. Empty: '
+             'cards are given out whole.'),
+    cfg.StrOpt('vgpu_resource_class', default='VGPU',
+               help='Resource class of virtual GPUs. Choose a CUSTOM_* name on hosts where Nova '
+                    'manages mediated devices too.'),
+]

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How Inspur FPGAs are offered."""
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup('inspur_fpga_driver', title='How Inspur FPGAs are offered')
+OPTS = [
+    cfg.StrOpt('resource_class', default='FPGA', regex='^[A-Z0-9_]+$',
+               help='Resource class under which Placement counts them.'),
+]

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How Inspur's NVMe disks are offered."""
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup('inspur_nvme_ssd_driver', title="How Inspur's NVMe disks are offered")
+OPTS = [
+    cfg.StrOpt('resource_class', default='CUSTOM_SSD', regex='^[A-Z0-9_]+$',
+               help='Resource class under which Placement counts them.'),
+    cfg.ListOpt('host_addresses', default=[],
+                help='Addresses (0000:c1:00.0) of disks that are for the host, though neither '
+                     'mounted nor part of a volume: those of storage services, for example.'),
+]

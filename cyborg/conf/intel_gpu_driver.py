@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How Intel GPUs are offered."""
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup('intel_gpu_driver', title='How Intel GPUs are offered')
+OPTS = [
+    cfg.StrOpt('resource_class', default='PGPU', regex='^[A-Z0-9_]+$',
+               help='Resource class under which Placement counts them.'),
+    cfg.StrOpt('virtual_resource_class', default='VGPU', regex='^[A-Z0-9_]+$',
+               help='The same, of their virtual functions.'),
+]

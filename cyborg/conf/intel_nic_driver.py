@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How Intel network cards are offered."""
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup('intel_nic_driver', title='How Intel network cards are offered')
+OPTS = [
+    cfg.StrOpt('resource_class', default='CUSTOM_NIC', regex='^[A-Z0-9_]+$',
+               help='Resource class under which Placement counts them.'),
+]

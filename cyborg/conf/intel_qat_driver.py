@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How QuickAssist cards are offered."""
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup('intel_qat_driver', title='How QuickAssist cards are offered')
+OPTS = [
+    cfg.StrOpt('resource_class', default='CUSTOM_QAT', regex='^[A-Z0-9_]+$',
+               help='Resource class under which Placement counts them.'),
+]

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every error Cyborg raises on purpose, each with its HTTP status and its sentence."""
+
+from http import HTTPStatus
+from typing import Any
+
+
+class CyborgError(Exception):
+    """The root: an error without a better name is a bug, hence 500."""
+
+    code = HTTPStatus.INTERNAL_SERVER_ERROR
+    template = 'Cyborg failed in a way it did not foresee.'
+
+    def __init__(self, message: str | None = None, **facts: Any) -> None:
+        self.kwargs = facts  # oslo.messaging rebuilds us from args and these
+        super().__init__(message or self.template.format(**facts))
+
+    @property
+    def faultstring(self) -> str:
+        """The sentence alone: str() of an error that came by RPC also holds a traceback."""
+        return str(self.args[0])
+
+
+class BadRequest(CyborgError):
+    code = HTTPStatus.BAD_REQUEST
+    template = 'The request is malformed.'
+
+
+class Forbidden(CyborgError):
+    code = HTTPStatus.FORBIDDEN
+    template = 'You are not allowed to do this.'
+
+
+class NotFound(CyborgError):
+    code = HTTPStatus.NOT_FOUND
+    template = 'Not found.'
+
+
+class NotAcceptable(CyborgError):
+    code = HTTPStatus.NOT_ACCEPTABLE
+    template = 'This needs another microversion.'
+
+
+class Conflict(CyborgError):
+    code = HTTPStatus.CONFLICT
+    template = 'The request conflicts with the present state.'
+
+
+class UnsupportedMediaType(CyborgError):
+    code = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+    template = 'This service reads JSON only; send application/json instead of {kind}.'
+
+
+class Unprocessable(CyborgError):
+    code = HTTPStatus.UNPROCESSABLE_ENTITY
+    template = 'The request is well formed, but cannot be honoured.'
+
+
+class Locked(CyborgError):
+    code = HTTPStatus.LOCKED
+    template = 'Not settled yet; ask again.'
+
+
+class Unavailable(CyborgError):
+    code = HTTPStatus.SERVICE_UNAVAILABLE
+    template = 'A service that this needs is away; try again later.'
+
+
+class PolicyForbids(Forbidden):
+    template = 'Policy does not allow {rule} to be performed.'
+
+
+class ServiceTokenRequired(Forbidden):
+    template = ('{action} requires a service token: Nova sends one when '
+                '[service_user] send_service_user_token is true.')
+
+
+class InvalidProfile(Unprocessable):
+    template = 'Device profile {name} is not valid: {why}'
+
+
+class DuplicateProfile(Conflict):
+    template = 'A device profile with {field} {value} exists already.'
+
+
+class ProfileNotFound(NotFound):
+    template = 'Device profile not found: {names}.'
+
+
+class ProfileInUse(Conflict):
+    template = ('Device profile {names} is used by accelerator requests; '
+                'delete those first.')
+
+
+class ProfileDisabled(Conflict):
+    template = ('Device profile {name} is disabled: no new accelerator requests can be made '
+                'with it until an administrator enables it.')
+
+
+class ArqNotFound(NotFound):
+    template = 'Accelerator request not found: {uuids}.'
+
+
+class BadArqState(Conflict):
+    template = 'Accelerator request {uuid} is {state}: it cannot {event} now.'
+
+
+class ArqBoundElsewhere(Conflict):
+    template = ('Accelerator request {uuid} is bound already, to instance {instance} on '
+                '{host}; unbind it first.')
+
+
+class ProviderNotFound(NotFound):
+    template = ('No device of host {host} has the resource provider {rp}; list deployables to '
+                'see which exist.')
+
+
+class NoFreeHandle(Conflict):
+    template = ('Resource provider {rp} on {host} has no free attach handle for accelerator '
+                'request {uuid}.')
+
+
+class BindFailed(Conflict):
+    template = 'Binding failed and was rolled back: {why}'
+
+
+class DeviceNotFound(NotFound):
+    template = 'Device not found: {uuid}.'
+
+
+class DeployableNotFound(NotFound):
+    template = 'Deployable not found: {uuid}.'
+
+
+class AttributeNotFound(NotFound):
+    template = 'Attribute not found: {uuid}.'
+
+
+class AgentNotFound(NotFound):
+    template = 'Agent not found: {ref}.'
+
+
+class MarkerNotFound(BadRequest):
+    template = 'The marker {marker} names nothing in this collection.'
+
+
+class StaleReport(Conflict):
+    template = ('Report {sequence} of host {host} is older than one already taken; '
+                'the agent will send a new one.')
+
+
+class DeviceClaimed(Conflict):
+    template = 'Resource provider {name} belongs to somebody else: {owner}.'
+
+
+class DriverNotFound(CyborgError):
+    template = 'There is no driver {name}; known drivers: {known}.'
+
+
+class DriverFailed(CyborgError):
+    template = 'Driver {name} failed: {why}'
+
+
+class ProviderTreeMissing(Unavailable):
+    template = ('Placement knows no resource provider {host}: nova-compute creates it; check '
+                '[agent] resource_provider_name.')
+
+
+class PlacementUnavailable(Unavailable):
+    template = 'Placement did not do what was asked: {why}'
+
+
+class ConfigError(CyborgError):
+    """A start-up mistake: shown as one sentence, never as a traceback."""
+
+    template = '{why}'

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One model of the world: drivers build it, RPC carries it, rows turn into it."""
+
+from cyborg.objects.arq_states import State
+from cyborg.objects.base import CyborgObject, Serializer
+from cyborg.objects.devices import (
+    AttachHandle,
+    Attribute,
+    ControlPath,
+    Deployable,
+    Device,
+    DeviceStatus,
+    HandleType,
+)
+from cyborg.objects.hosts import (
+    Agent,
+    Driver,
+    DriverStatus,
+    Outcome,
+    Plan,
+    Provider,
+    Report,
+    Work,
+    WorkKind,
+)
+from cyborg.objects.requests import Arq, Binding, DeviceProfile, Transition
+
+__all__ = [
+    'Agent', 'Arq', 'AttachHandle', 'Attribute', 'Binding', 'ControlPath', 'CyborgObject',
+    'Deployable', 'Device', 'DeviceProfile', 'DeviceStatus', 'Driver', 'DriverStatus',
+    'HandleType', 'Outcome', 'Plan', 'Provider', 'Report', 'Serializer', 'State', 'Transition',
+    'Work', 'WorkKind',
+]

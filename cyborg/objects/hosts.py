@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an agent tells the conductor about its host, and what it is told to do."""
+
+from enum import StrEnum
+
+from oslo_versionedobjects import fields
+
+from cyborg.objects import base
+
+
+class DriverStatus(StrEnum):
+    OK = 'ok'
+    FAILED = 'failed'
+
+
+class WorkKind(StrEnum):
+    ATTACH = 'attach'
+    DETACH = 'detach'
+
+
+@base.register
+class Driver(base.CyborgObject):
+    """How a driver fared when it was last asked."""
+
+    VERSION = '1.0'  # 1.0: first version
+    fields = {
+        'name': fields.StringField(),
+        'status': fields.EnumField(valid_values=tuple(DriverStatus)),
+        'error': fields.StringField(nullable=True, default=None),
+    }
+
+
+@base.register
+class Report(base.CyborgObject):
+    """The whole picture of a host at one moment."""
+
+    VERSION = '1.0'  # 1.0: first version
+    fields = {
+        'hostname': fields.StringField(),
+        #: grows with every report, over restarts too, so that an old one is known as old
+        'sequence': fields.IntegerField(),
+        'digest': fields.StringField(),
+        #: the first of this agent's life: what it had prepared may be gone
+        'is_first': fields.BooleanField(default=False),
+        #: all drivers were asked, and Placement has what they found
+        'is_ready': fields.BooleanField(default=False),
+        #: those that failed have said nothing, so their devices stay as they are
+        'drivers': fields.ListOfObjectsField('Driver'),
+        'devices': fields.ListOfObjectsField('Device'),
+        #: mediated devices that exist, whoever made them; None when one may be in the making
+        'mdevs': fields.ListOfStringsField(nullable=True, default=None),
+        #: what the agent had prepared when it looked for them: handle -> turn
+        'prepared': fields.DictOfIntegersField(default={}),
+        #: devices that somebody else claims in Placement: provider name -> owner
+        'conflicts': fields.DictOfStringsField(default={}),
+    }
+
+
+@base.register
+class Provider(base.CyborgObject):
+    """A resource provider as Placement should have it."""
+
+    VERSION = '1.0'  # 1.0: first version
+    fields = {
+        'uuid': fields.UUIDField(),
+        'name': fields.StringField(),
+        #: None: the compute node itself
+        'parent_uuid': fields.UUIDField(nullable=True, default=None),
+        #: None: it only holds others
+        'resource_class': fields.StringField(nullable=True, default=None),
+        'total': fields.IntegerField(default=0),
+        'reserved': fields.IntegerField(default=0),
+        'traits': fields.ListOfStringsField(default=[]),
+    }
+
+
+@base.register
+class Work(base.CyborgObject):
+    """Something a host must do to a handle. Doing it twice is harmless."""
+
+    VERSION = '1.0'  # 1.0: first version
+    fields = {
+        'kind': fields.EnumField(valid_values=tuple(WorkKind)),
+        'handle': fields.ObjectField('AttachHandle'),
+        #: grows each time the handle is taken: what is about an earlier turn comes too late
+        'turn': fields.IntegerField(default=0),
+        'driver_name': fields.StringField(),
+        #: the device and the deployable it belongs to, by their stable names
+        'device_key': fields.StringField(),
+        'deployable_name': fields.StringField(),
+        #: the request it is done for; None when it cleans up after one that is gone
+        'arq_uuid': fields.UUIDField(nullable=True, default=None),
+        'instance_uuid': fields.UUIDField(nullable=True, default=None),
+        'project_id': fields.StringField(nullable=True, default=None),
+        #: the request's own copy of its profile group
+        'group': fields.DictOfStringsField(default={}),
+        #: seconds to wait first, after it failed before
+        'delay': fields.FloatField(default=0.0),
+    }
+
+
+@base.register
+class Outcome(base.CyborgObject):
+    """How a Work ended."""
+
+    VERSION = '1.0'  # 1.0: first version
+    fields = {
+        'kind': fields.EnumField(valid_values=tuple(WorkKind)),
+        'handle_uuid': fields.UUIDField(),
+        'turn': fields.IntegerField(default=0),
+        'arq_uuid': fields.UUIDField(nullable=True, default=None),
+        #: None: done
+        'error': fields.StringField(nullable=True, default=None),
+    }
+
+
+@base.register
+class Plan(base.CyborgObject):
+    """The conductor's answer to a Report."""
+
+    VERSION = '1.0'  # 1.0: first version
+    fields = {
+        'providers': fields.ListOfObjectsField('Provider'),
+        'pending': fields.ListOfObjectsField('Work'),
+    }
+
+
+@base.register
+class Agent(base.Stamped):
+    """A host's agent as the conductor last heard of it."""
+
+    VERSION = '1.0'  # 1.0: first version
+    fields = {
+        'uuid': fields.UUIDField(),
+        'hostname': fields.StringField(),
+        'last_heartbeat': fields.DateTimeField(),
+        'is_alive': fields.BooleanField(),
+        'is_ready': fields.BooleanField(),
+        'drivers': fields.ListOfObjectsField('Driver'),
+        'conflicts': fields.DictOfStringsField(),
+    }

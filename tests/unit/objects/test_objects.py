@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What travels by RPC does not change its shape without changing its version."""
+
+import json
+
+import pytest
+from oslo_versionedobjects import base, fixture
+
+from cyborg import objects
+
+#: class: version-hash of its fields. Change a field: raise VERSION, say why beside it, and
+#: put the new value here.
+FINGERPRINTS = {
+    'Agent': '1.0-663ed6bfd194dcea75869f8b3b237113',
+    'Arq': '1.0-5d8132ba2236be5f8d3977d725b13243',
+    'AttachHandle': '1.0-9d835bc96451a9dbfaa20d4be97b6482',
+    'Attribute': '1.0-20981dba2a4492ea70c79e6ce923af1d',
+    'Binding': '1.0-521e536e43341e64b7b2ec85729e40b8',
+    'ControlPath': '1.0-622e5cd6501cf09e4f114200add598ef',
+    'Deployable': '1.0-b612a0011ad70e31c3b914cf13c0643f',
+    'Device': '1.0-41a732774707a4efea425d86be1ca7fe',
+    'DeviceProfile': '1.1-392b9fca4fbe33a2a2ecbca2888f20b9',
+    'Driver': '1.0-cda7f95c2eff3fb16779e5c15cc4ef25',
+    'Outcome': '1.0-5910edac53034e2aad556513dcb22f11',
+    'Plan': '1.0-23b035e36694f7eb8b53a66fad583408',
+    'Provider': '1.0-bb052c05bbc37c0cbfba7521db04c92f',
+    'Report': '1.0-a29740245c477984556dbcce40d969ea',
+    'Transition': '1.0-aff5758f2a1b7fc1477fa86d712ef690',
+    'Work': '1.0-ea3d9871fff6239bf9dfc3d57d4441fc',
+}
+
+
+def ours():
+    return {name: classes for name, classes
+            in base.VersionedObjectRegistry.obj_classes().items()
+            if classes[0].OBJ_PROJECT_NAMESPACE == 'cyborg'}
+
+
+def test_no_object_changes_without_a_version():
+    checker = fixture.ObjectVersionChecker(ours())
+    expected, actual = checker.test_hashes(FINGERPRINTS)
+    assert actual == expected
+
+
+def test_an_object_survives_the_wire():
+    handle = objects.AttachHandle(key='k', type='PCI', info={'bus': '3b'})
+    part = objects.Deployable(name='n', attach_handles=[handle], traits=['CUSTOM_A'])
+    device = objects.Device(key='d', type='GPU', vendor='10de', driver_name='x',
+                            deployables=[part])
+    serializer = objects.Serializer()
+    wire = json.loads(json.dumps(serializer.serialize_entity(None, device)))
+    back = serializer.deserialize_entity(None, wire)
+    for each in (back, device):
+        each.obj_reset_changes(recursive=True)
+    assert back == device
+    assert back.deployables[0].attach_handles[0].is_host_prepared is False
+
+
+def test_defaults_are_there_without_asking_and_are_not_shared():
+    one, other = (objects.Deployable(name=name) for name in 'ab')
+    one.traits.append('CUSTOM_A')
+    assert other.traits == []
+    assert other.resource_class is None
+
+
+def test_what_the_builder_left_out_has_no_value():
+    device = objects.Device(key='d', type='GPU', vendor='10de', driver_name='x')
+    assert device.given('uuid') is None
+    assert device.given('uuid', 'none') == 'none'
+    with pytest.raises(NotImplementedError):
+        _ = device.uuid
