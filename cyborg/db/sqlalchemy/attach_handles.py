@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who holds which handle. Every change is one compare-and-set, so that races have one winner."""
+
+import datetime
+from collections.abc import Iterable, Sequence
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from cyborg import objects
+from cyborg.db.sqlalchemy import models
+
+Handle, Arq = models.AttachHandle, models.ExtArq
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 300.0  #: seconds between two tries of a host
+NO_FAILURE = {'work_attempts': 0, 'work_error': None, 'work_due_at': None}
+
+#: nobody holds it, nothing is left to clean, and it is really there
+IS_FREE = sa.and_(Handle.arq_id.is_(None), Handle.cleanup_since.is_(None),
+                  Handle.is_missing.is_(False))
+
+
+def free(session: orm.Session, deployable_ids: Iterable[int]) -> dict[int, list[Handle]]:
+    """The handles one could try to take, by deployable, in the order everybody tries them."""
+    rows = session.scalars(sa.select(Handle).where(
+        Handle.deployable_id.in_(set(deployable_ids)), IS_FREE).order_by(Handle.id))
+    found: dict[int, list[Handle]] = {}
+    for row in rows:
+        found.setdefault(row.deployable_id, []).append(row)
+    return found
+
+
+def take(session: orm.Session, arq_id: int, candidates: list[Handle]) -> Handle | None:
+    """Take the first that is still free; those seen to be taken leave the list."""
+    while candidates:
+        handle = candidates.pop(0)
+        turn = handle.turn + 1
+        taken = session.execute(
+            sa.update(Handle).where(Handle.id == handle.id, Handle.turn == handle.turn, IS_FREE)
+            .values(arq_id=arq_id, turn=turn), execution_options={'synchronize_session': False})
+        if taken.rowcount:
+            orm.attributes.set_committed_value(handle, 'turn', turn)
+            return handle
+    return None
+
+
+def is_about(outcome: objects.Outcome, handle: Handle | None) -> bool:
+    """Does it tell of what was done for the present holder, or after the last one?"""
+    return handle is not None and (handle.uuid, handle.turn) == (
+        outcome.handle_uuid, outcome.turn)
+
+
+def gone(session: orm.Session, hostname: str) -> list[int]:
+    """What a host no longer has of all that it prepared for requests, by row."""
+    return list(session.scalars(
+        sa.select(Handle.id).join(Handle.deployable).join(models.Deployable.device)
+        .where(models.Device.hostname == hostname, Handle.is_missing, Handle.is_host_prepared,
+               Handle.arq_id.is_not(None))))
+
+
+def held_by_any(session: orm.Session, arq_ids: Sequence[int]) -> list[Handle]:
+    """What these requests hold, with where it is."""
+    return list(session.scalars(
+        sa.select(Handle).where(Handle.arq_id.in_(arq_ids)).order_by(Handle.id)
+        .options(orm.joinedload(Handle.deployable).joinedload(models.Deployable.device))
+        .execution_options(populate_existing=True)))
+
+
+def held_by(session: orm.Session, arq_id: int) -> Handle | None:
+    """What a request holds, with where it is."""
+    return next(iter(held_by_any(session, [arq_id])), None)
+
+
+def release(session: orm.Session, handles: Sequence[Handle]) -> None:
+    """Nobody holds these any more; what a host prepared waits for its clean-up."""
+    session.execute(
+        sa.update(Handle).where(Handle.id.in_([handle.id for handle in handles])).values(
+            arq_id=None, **NO_FAILURE,
+            cleanup_since=sa.case((Handle.is_host_prepared, models.now()), else_=None)),
+        execution_options={'synchronize_session': False})
+
+
+def mark_prepared(session: orm.Session, uuids: Sequence[str]) -> None:
+    """The host has prepared these."""
+    session.execute(sa.update(Handle).where(Handle.uuid.in_(uuids)).values(**NO_FAILURE))
+
+
+def mark_clean(session: orm.Session, outcomes: Sequence[objects.Outcome]) -> list[str]:
+    """The host has cleaned these, they can be taken again; answers the hosts where that is
+    news to Placement."""
+    is_meant = sa.tuple_(Handle.uuid, Handle.turn).in_(
+        [(outcome.handle_uuid, outcome.turn) for outcome in outcomes])
+    healed = session.scalars(
+        sa.select(models.Device.hostname).distinct()
+        .join(models.Device.deployables).join(models.Deployable.attach_handles)
+        .where(is_meant, sa.or_(Handle.work_error.is_not(None), Handle.is_missing))).all()
+    session.execute(
+        sa.update(Handle).where(is_meant, Handle.arq_id.is_(None))
+        .values(cleanup_since=None, **NO_FAILURE))
+    return list(healed)
+
+
+def note_failure(session: orm.Session, handle: Handle, error: str) -> int:
+    """The host failed; it tries again, later each time. Answers how often it has failed."""
+    handle.work_attempts += 1
+    handle.work_error = error
+    handle.work_due_at = models.now() + datetime.timedelta(seconds=pause(handle.work_attempts))
+    session.flush()
+    return handle.work_attempts
+
+
+def pause(attempts: int) -> float:
+    """Seconds between a failure and the next try."""
+    return min(FIRST_PAUSE * 2 ** min(attempts - 1, 16), LONGEST_PAUSE) if attempts else 0.0
+
+
+def unclean(session: orm.Session, outcome: objects.Outcome) -> Handle | None:
+    """The host could not clean a handle: answers it, if it should try again."""
+    handle = session.scalar(
+        sa.select(Handle).where(Handle.uuid == outcome.handle_uuid,
+                                Handle.turn == outcome.turn, Handle.cleanup_since.is_not(None))
+        .options(orm.joinedload(Handle.deployable).joinedload(models.Deployable.device)))
+    if handle is not None:
+        note_failure(session, handle, outcome.error)
+    return handle
+
+
+def work(handle: Handle, kind: objects.WorkKind,
+         arq: models.ExtArq | None = None) -> objects.Work:
+    """What the host is to do. The handle's deployable and device must be loaded."""
+    deployable, device = handle.deployable, handle.deployable.device
+    for_whom = {} if arq is None else {
+        'arq_uuid': arq.uuid, 'instance_uuid': arq.instance_uuid,
+        'project_id': arq.project_id, 'group': arq.group}
+    return objects.Work(
+        kind=kind, handle=objects.AttachHandle.of(handle), turn=handle.turn,
+        driver_name=device.driver_name,
+        device_key=device.key, deployable_name=deployable.name,
+        delay=pause(handle.work_attempts), **for_whom)
+
+
+#: the host owes something: a clean-up, also of what it no longer offers, or its part of a bind
+IS_OWED = sa.and_(
+    Handle.is_host_prepared,
+    sa.or_(Handle.cleanup_since.is_not(None),
+           sa.and_(Handle.is_missing.is_(False), sa.or_(
+               sa.and_(Arq.state == objects.State.BIND_STARTED, Arq.is_prepared.is_(False)),
+               Arq.state == objects.State.PROVISIONING))))
+
+
+def pending(session: orm.Session, hostname: str) -> list[objects.Work]:
+    """All that the host has still to do, whatever got lost on the way."""
+    rows = session.execute(
+        sa.select(Handle, Arq).join(Handle.deployable).join(models.Deployable.device)
+        .outerjoin(Arq, Handle.arq_id == Arq.id)
+        .where(models.Device.hostname == hostname, IS_OWED)
+        .options(orm.contains_eager(Handle.deployable).contains_eager(models.Deployable.device))
+        .order_by(Handle.id))
+    return [work(handle, objects.WorkKind.ATTACH, arq) if arq is not None
+            else work(handle, objects.WorkKind.DETACH) for handle, arq in rows]
+
+
+def owing_hosts(session: orm.Session, since: datetime.datetime,
+                silent_since: datetime.datetime) -> list[str]:
+    """Hosts whose agent lives and has owed something for so long that a message was lost."""
+    asked_at = sa.func.coalesce(Handle.cleanup_since, Arq.updated_at)
+    return list(session.scalars(
+        sa.select(models.Device.hostname).distinct()
+        .select_from(Handle).join(Handle.deployable).join(models.Deployable.device)
+        .join(models.Agent, models.Agent.hostname == models.Device.hostname)
+        .outerjoin(Arq, Handle.arq_id == Arq.id)
+        .where(IS_OWED, asked_at < since, models.Agent.last_heartbeat >= silent_since,
+               sa.or_(Handle.work_due_at.is_(None), Handle.work_due_at < since))))
+
+
+def unwanted(session: orm.Session, uuids: Sequence[str]) -> list[objects.Work]:
+    """Clean-ups for handles that were prepared for requests which are gone meanwhile."""
+    rows = list(session.scalars(
+        sa.select(Handle).where(Handle.uuid.in_(uuids), Handle.arq_id.is_(None))
+        .options(orm.joinedload(Handle.deployable).joinedload(models.Deployable.device))))
+    session.execute(
+        sa.update(Handle).where(Handle.id.in_([row.id for row in rows]), IS_FREE)
+        .values(cleanup_since=models.now()), execution_options={'synchronize_session': False})
+    return [work(row, objects.WorkKind.DETACH) for row in rows]

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a request comes to hold a handle: bind, what the host does for it, and how that ends."""
+
+import datetime
+from collections.abc import Collection, Mapping, Sequence
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from cyborg import errors, objects
+from cyborg.db.sqlalchemy import arqs, attach_handles, models, releasing
+from cyborg.db.sqlalchemy.ledger import Ledger
+from cyborg.objects import arq_states
+from cyborg.objects.arq_states import Event, State
+
+Arq, Handle = models.ExtArq, models.AttachHandle
+Taken = list[tuple[Arq, Handle, objects.Binding]]
+
+
+def bind(ledger: Ledger, scope: arqs.Scope, bindings: Sequence[objects.Binding],
+         deadline: datetime.datetime) -> None:
+    """Give each request a handle of the provider it names: all of them, or an error.
+
+    The requests of a server become Bound together: here, or when the host has prepared the
+    last of them. A binding that holds already is left as it is, for clients repeat themselves.
+    Nova binds all requests of a server at once, so others are left from a failed attempt and
+    go.
+    """
+    wanted = {binding.arq_uuid: binding for binding in bindings}
+    instances = {binding.instance_uuid for binding in bindings}
+    rows = arqs.locked(ledger.session, sa.or_(
+        Arq.uuid.in_(wanted), Arq.instance_uuid.in_(instances)), scope=scope)
+    arqs.require_all(rows, wanted)
+    new = [row for row in rows if row.uuid in wanted and not _holds(row, wanted[row.uuid])]
+    if not new:
+        return
+    releasing.delete_rows(ledger, [row for row in rows if row.uuid not in wanted])
+    taken = _take(ledger.session, new, wanted)
+    for instance in instances:
+        _start(ledger, [each for each in taken if each[2].instance_uuid == instance], deadline)
+
+
+def _holds(arq: Arq, binding: objects.Binding) -> bool:
+    """Is the request where it should go? Elsewhere is a conflict."""
+    if arq.state not in arq_states.HOLDING:
+        return False
+    if (arq.hostname, arq.device_rp_uuid, arq.instance_uuid) != (
+            binding.hostname, binding.device_rp_uuid, binding.instance_uuid):
+        raise errors.ArqBoundElsewhere(uuid=arq.uuid, instance=arq.instance_uuid,
+                                       host=arq.hostname)
+    return True
+
+
+def _take(session: orm.Session, rows: Sequence[Arq],
+          wanted: dict[str, objects.Binding]) -> Taken:
+    """A handle for each, in the order in which everybody tries."""
+    deployables = _deployables(session, [wanted[arq.uuid] for arq in rows])
+    candidates = attach_handles.free(session, (row.id for row in deployables.values()))
+    taken: Taken = []
+    for arq in rows:
+        binding = wanted[arq.uuid]
+        deployable = deployables[binding.device_rp_uuid]
+        handle = attach_handles.take(session, arq.id, candidates.get(deployable.id, []))
+        if handle is None:
+            raise errors.NoFreeHandle(rp=binding.device_rp_uuid, host=binding.hostname,
+                                      uuid=arq.uuid)
+        orm.attributes.set_committed_value(handle, 'deployable', deployable)
+        taken.append((arq, handle, binding))
+    return taken
+
+
+def _deployables(session: orm.Session,
+                 bindings: Sequence[objects.Binding]) -> dict[str, models.Deployable]:
+    """The deployables behind the providers, each on the host it should be on."""
+    rows = session.scalars(
+        sa.select(models.Deployable).join(models.Deployable.device)
+        .where(models.Deployable.rp_uuid.in_({b.device_rp_uuid for b in bindings}))
+        .options(orm.contains_eager(models.Deployable.device)))
+    found = {row.rp_uuid: row for row in rows}
+    for binding in bindings:
+        row = found.get(binding.device_rp_uuid)
+        if row is None or row.device.hostname != binding.hostname:
+            raise errors.ProviderNotFound(host=binding.hostname, rp=binding.device_rp_uuid)
+    return found
+
+
+def _start(ledger: Ledger, taken: Taken, deadline: datetime.datetime) -> None:
+    """Write the new state of one server's requests, and note what its host has to do."""
+    must_wait = any(handle.is_host_prepared for _, handle, _ in taken)
+    for arq, handle, binding in taken:
+        before = arq.state
+        after = arq_states.after(before, Event.BIND, arq.uuid)
+        if not must_wait:
+            after = arq_states.after(after, Event.ATTACHED, arq.uuid)
+        arqs.write(
+            ledger, [arq], before, after, hostname=binding.hostname,
+            device_rp_uuid=binding.device_rp_uuid, instance_uuid=binding.instance_uuid,
+            project_id=binding.project_id or arq.project_id, reason=None,
+            is_prepared=not handle.is_host_prepared,
+            bind_deadline=deadline if must_wait else None)
+        ledger.step(arq, Event.BIND, before, after)
+        if handle.is_host_prepared:
+            ledger.assign(binding.hostname,
+                          attach_handles.work(handle, objects.WorkKind.ATTACH, arq))
+    if not must_wait:
+        ledger.announce((arq for arq, _, _ in taken), 'completed')
+
+
+# -- what the host did -----------------------------------------------------------------------
+
+
+def _servers(session: orm.Session, uuids: Collection[str]) -> list[list[Arq]]:
+    """All requests of the servers that these belong to, by server: the last part that is done
+    must see the others done."""
+    instances = [uuid for uuid in session.scalars(sa.select(Arq.instance_uuid).distinct().where(
+        Arq.uuid.in_(uuids), Arq.instance_uuid.is_not(None))) if uuid]
+    rows = arqs.locked(session, Arq.instance_uuid.in_(instances)) if instances else []
+    return [[row for row in rows if row.instance_uuid == each] for each in instances]
+
+
+def attached(ledger: Ledger, outcomes: Mapping[str, objects.Outcome]) -> set[str]:
+    """The host prepared these requests' handles; answers which of them still wanted it."""
+    wanted: set[str] = set()
+    for rows in _servers(ledger.session, outcomes):
+        done = [row for row in rows
+                if row.uuid in outcomes and row.state in arq_states.HOLDING]
+        held = {handle.arq_id: handle for handle in attach_handles.held_by_any(
+            ledger.session, [row.id for row in done])}
+        done = [row for row in done
+                if attach_handles.is_about(outcomes[row.uuid], held.get(row.id))]
+        wanted.update(row.uuid for row in done)
+        for row in done:
+            row.is_prepared = True
+        ledger.session.flush()
+        _complete(ledger, rows)
+    return wanted
+
+
+def _complete(ledger: Ledger, rows: Sequence[Arq]) -> None:
+    """Let a server's requests become Bound once nothing of theirs is outstanding."""
+    starting = [row for row in rows if row.state == State.BIND_STARTED]
+    if not all(row.is_prepared for row in starting):
+        starting = []
+    ready = starting + [row for row in rows
+                        if row.state == State.PROVISIONING and row.is_prepared]
+    arqs.move(ledger, ready, Event.ATTACHED, bind_deadline=None)
+    ledger.announce(ready, 'completed')
+
+
+def failed(ledger: Ledger, outcome: objects.Outcome, most: int) -> objects.Work | None:
+    """The host could not prepare a handle: answers the work, if it should try again.
+
+    A bind is tried so often, then all of the server's requests fail. What is being re-created
+    for a server that runs is tried for ever.
+    """
+    for rows in _servers(ledger.session, [outcome.arq_uuid]):
+        [arq] = [row for row in rows if row.uuid == outcome.arq_uuid]
+        handle = attach_handles.held_by(ledger.session, arq.id)
+        if not attach_handles.is_about(outcome, handle) or arq.state not in arq_states.HOLDING:
+            return None
+        attempts = attach_handles.note_failure(ledger.session, handle, outcome.error)
+        if arq.state == State.BIND_STARTED and attempts >= most:
+            _undo(ledger, [row for row in rows if row.state == State.BIND_STARTED],
+                  outcome.error)
+            return None
+        # what is gone cannot be prepared; should it come back, the next plan says so
+        return None if handle.is_missing else attach_handles.work(
+            handle, objects.WorkKind.ATTACH, arq)
+    return None
+
+
+def _undo(ledger: Ledger, rows: Sequence[Arq], why: str) -> None:
+    """The bind of a server's requests has failed: nothing is held, a new bind may come."""
+    releasing.let_go(ledger, rows)
+    arqs.move(ledger, rows, Event.FAILED, why, bind_deadline=None, is_prepared=False)
+    ledger.announce(rows, 'failed')
+
+
+def fail_overdue(ledger: Ledger) -> None:
+    """Binds whose deadline has passed have failed."""
+    overdue = ledger.session.scalars(sa.select(Arq.uuid).where(
+        Arq.state == State.BIND_STARTED, Arq.bind_deadline < models.now())).all()
+    for rows in _servers(ledger.session, overdue):
+        starting = [row for row in rows if row.state == State.BIND_STARTED]
+        if starting:
+            _undo(ledger, starting,
+                  f'Host {starting[0].hostname} did not prepare the device in time.')
+
+
+def provision(ledger: Ledger, hostname: str, *which: sa.ColumnElement[bool]) -> None:
+    """An agent starts, or such handles came back: what was prepared of them may be gone."""
+    is_prepared = sa.select(Handle.id).where(
+        Handle.arq_id == Arq.id, Handle.is_host_prepared, *which).exists()
+    rows = arqs.locked(ledger.session, Arq.hostname == hostname, Arq.state == State.BOUND,
+                       is_prepared)
+    arqs.move(ledger, rows, Event.PROVISION, is_prepared=False)
+
+
+def compare(ledger: Ledger, report: objects.Report) -> None:
+    """A host tells which mediated devices it has, at a moment when none is in the making.
+
+    One that a bound request should have, and that went with its card or by somebody's hand, is
+    made again; what was made after the host looked is not missed. One that is left of a request
+    that is gone is removed. Those that are not ours are none of our business.
+    """
+    here = sa.and_(
+        Handle.type == objects.HandleType.MDEV, Handle.is_missing.is_(False),
+        Handle.deployable_id.in_(
+            sa.select(models.Deployable.id).join(models.Deployable.device)
+            .where(models.Device.hostname == report.hostname)))
+    missed = [(handle, turn) for handle, turn in report.prepared.items()
+              if handle not in report.mdevs]
+    lost = arqs.locked(ledger.session, Arq.state == State.BOUND, Arq.id.in_(
+        sa.select(Handle.arq_id).where(
+            here, sa.tuple_(Handle.uuid, Handle.turn).in_(missed)))) if missed else []
+    arqs.move(ledger, lost, Event.PROVISION, is_prepared=False)
+    ledger.session.execute(
+        sa.update(Handle).where(here, attach_handles.IS_FREE, Handle.uuid.in_(report.mdevs))
+        .values(cleanup_since=models.now()),
+        execution_options={'synchronize_session': False})

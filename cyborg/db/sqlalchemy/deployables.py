@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deployables in SQL."""
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from cyborg import errors, objects
+from cyborg.db.sqlalchemy import attributes, models, paging
+
+Deployable = models.Deployable
+PARENT, ROOT = orm.aliased(Deployable), orm.aliased(Deployable)
+FILTERS = {'uuid': Deployable.uuid, 'name': Deployable.name, 'rp_uuid': Deployable.rp_uuid,
+           'driver_name': Deployable.driver_name, 'device_id': Deployable.device_id,
+           'device_uuid': models.Device.uuid, 'hostname': models.Device.hostname,
+           'bitstream_id': Deployable.bitstream_id, 'parent_id': Deployable.parent_id,
+           'parent_uuid': PARENT.uuid, 'root_id': Deployable.root_id, 'root_uuid': ROOT.uuid}
+
+
+def find(session: orm.Session, filters: paging.Filters,
+         page: paging.Page) -> list[objects.Deployable]:
+    """Those that match, a page of them, with their attributes and without their handles."""
+    query = (sa.select(Deployable, models.Device.uuid, PARENT.uuid, PARENT.name, ROOT.uuid)
+             .join(models.Device, Deployable.device_id == models.Device.id)
+             .outerjoin(PARENT, Deployable.parent_id == PARENT.id)
+             .outerjoin(ROOT, Deployable.root_id == ROOT.id))
+    query = paging.page_of(session, query, Deployable, FILTERS, filters, page)
+    found = session.execute(query).all()
+    facts = attributes.of_deployables(session, [row.id for row, *_ in found])
+    return [
+        objects.Deployable.of(
+            row, device_uuid=device, parent_uuid=parent, parent_name=parent_name,
+            root_uuid=root, attach_handles=[],
+            resource_class=attributes.resource_class(facts[row.id]),
+            traits=attributes.traits(facts[row.id]),
+            attributes=attributes.nested(facts[row.id], deployable_uuid=row.uuid))
+        for row, device, parent, parent_name, root in found]
+
+
+def get(session: orm.Session, uuid: str) -> objects.Deployable:
+    """One deployable, with its attributes."""
+    found = find(session, {'uuid': uuid}, {})
+    if not found:
+        raise errors.DeployableNotFound(uuid=uuid)
+    return found[0]

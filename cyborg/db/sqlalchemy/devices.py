@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices in SQL."""
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from cyborg import errors, objects
+from cyborg.db.sqlalchemy import agents, models, paging
+
+Device = models.Device
+PARTS = {'deployables': [], 'control_paths': []}  #: not shown with the device itself
+FILTERS = {name: getattr(Device, name) for name in
+           ('uuid', 'hostname', 'type', 'vendor', 'model', 'driver_name', 'status',
+            'is_missing')}
+
+
+def find(session: orm.Session, filters: paging.Filters,
+         page: paging.Page) -> list[objects.Device]:
+    """Those that match, a page of them, without their parts."""
+    query = paging.page_of(session, sa.select(Device), Device, FILTERS, filters, page)
+    rows = session.scalars(query)
+    return [objects.Device.of(row, **PARTS) for row in rows]
+
+
+def get(session: orm.Session, uuid: str) -> objects.Device:
+    """One device, without its parts."""
+    found = find(session, {'uuid': uuid}, {})
+    if not found:
+        raise errors.DeviceNotFound(uuid=uuid)
+    return found[0]
+
+
+def set_status(session: orm.Session, uuid: str, status: str) -> str:
+    """Enable it or keep it back; answers the host, whose providers must be redone."""
+    hostname = session.scalar(sa.select(Device.hostname).where(Device.uuid == uuid))
+    if hostname is None:
+        raise errors.DeviceNotFound(uuid=uuid)
+    session.execute(sa.update(Device).where(Device.uuid == uuid).values(status=status))
+    agents.distrust(session, [hostname])
+    return hostname

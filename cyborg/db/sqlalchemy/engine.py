@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sessions: ``Database.reader`` and ``Database.writer``, each one transaction."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from oslo_db import api as oslo_db_api
+from oslo_db import exception as db_exc
+from oslo_db.sqlalchemy import enginefacade, exc_filters
+from sqlalchemy import orm
+
+from cyborg import errors
+
+F = TypeVar('F', bound=Callable[..., Any])
+
+WRITES = 'cyborg_writes'
+
+
+class Database:
+    """The conductor's database, by URL; pools and retries are oslo.db's options."""
+
+    def __init__(self, connection: str | None) -> None:
+        if not connection:
+            raise errors.ConfigError(
+                why='There is no database to use: set [database] connection.')
+        facade = enginefacade.transaction_context()
+        facade.configure(connection=connection, sqlite_fk=True)
+        try:
+            self.engine: sa.Engine = facade.writer.get_engine()
+            if self.engine.dialect.name == 'sqlite':
+                _make_sqlite_durable(self.engine)
+            elif self.engine.dialect.name in ('mysql', 'mariadb'):
+                _show_what_is_committed(self.engine)
+            self.engine.dispose()  # oslo.db has made a connection before it knew that
+            with self.engine.connect():
+                pass
+        except (db_exc.DBError, sa.exc.SQLAlchemyError, ImportError) as error:
+            why = str(error).splitlines()[0]
+            raise errors.ConfigError(
+                why=f'The database of [database] connection cannot be used: {why}') from error
+        self._sessions = orm.sessionmaker(self.engine, expire_on_commit=False)
+
+    @contextlib.contextmanager
+    def reader(self) -> Iterator[orm.Session]:
+        """A transaction that only reads."""
+        with self._sessions.begin() as session:
+            yield session
+
+    @contextlib.contextmanager
+    def writer(self) -> Iterator[orm.Session]:
+        """A transaction that writes: all of it, or nothing."""
+        with self._sessions.begin() as session:
+            session.connection(execution_options={WRITES: True})
+            yield session
+
+    def close(self) -> None:
+        """Give all connections back."""
+        self.engine.dispose()
+
+
+def _make_sqlite_durable(engine: sa.Engine) -> None:
+    """Readers beside a writer, nothing lost by a crash, and writers queue instead of failing."""
+
+    @sa.event.listens_for(engine, 'connect')
+    def configure(connection: Any, record: Any) -> None:
+        connection.execute('PRAGMA journal_mode=WAL')
+        connection.execute('PRAGMA busy_timeout=30000')
+
+    # A transaction that reads first and writes later can lose its snapshot and then fails at
+    # once, whatever the time-out; one that is going to write says so when it begins.
+    @sa.event.listens_for(engine, 'before_cursor_execute', retval=True)
+    def announce(connection: sa.Connection, cursor: Any, statement: str, parameters: Any,
+                 context: Any, executemany: bool) -> tuple[str, Any]:
+        if statement == 'BEGIN' and connection.get_execution_options().get(WRITES):
+            statement = 'BEGIN IMMEDIATE'
+        return statement, parameters
+
+
+def _show_what_is_committed(engine: sa.Engine) -> None:
+    """What a statement sees must not be older than what an earlier one of ours waited for.
+
+    Said once a connection. Said once a transaction, it would be taken back after each, and a
+    server that is gone by then would make a failure of what was committed.
+    """
+
+    @sa.event.listens_for(engine, 'connect')
+    def configure(connection: Any, record: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute('SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED')
+
+
+@exc_filters.filters('postgresql', sa.exc.OperationalError,
+                     r'.*connection to server .* failed(?!.*(?:authentication|does not exist))')
+def _tell_lost_connection(error: Exception, match: Any, engine_name: str,
+                          is_disconnect: bool) -> None:
+    """oslo.db knows only what older clients of PostgreSQL say when the server is away."""
+    raise db_exc.DBConnectionError(error)
+
+
+def retried(endpoint: F) -> F:
+    """Run an endpoint again when the database chose its transaction as a deadlock's victim.
+
+    Endpoints do everything else after their one transaction, so nothing happens twice.
+    """
+    wrapped: F = oslo_db_api.wrap_db_retry(
+        max_retries=10, retry_on_deadlock=True, retry_on_disconnect=True, retry_interval=0.02,
+        inc_retry_interval=True, max_retry_interval=1)(endpoint)
+    return wrapped

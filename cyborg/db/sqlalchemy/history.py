@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who did what to a request, and when: written with each change of state."""
+
+import datetime
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from cyborg import objects
+from cyborg.db.sqlalchemy import models
+from cyborg.objects.arq_states import Event
+
+Transition = models.ArqTransition
+PRUNED_AT_ONCE = 1000
+
+
+@dataclass(frozen=True)
+class Cause:
+    """On whose account something happens."""
+
+    actor: str
+    request_id: str | None = None
+
+
+class Change:
+    """One request's step, with where the request was at that moment."""
+
+    def __init__(self, arq: models.ExtArq, event: Event, from_state: str | None, to_state: str,
+                 reason: str | None) -> None:
+        self.row = {
+            'arq_uuid': arq.uuid, 'project_id': arq.project_id, 'hostname': arq.hostname,
+            'instance_uuid': arq.instance_uuid, 'event': event, 'from_state': from_state,
+            'to_state': to_state, 'reason': reason}
+
+
+def record(session: orm.Session, cause: Cause, changes: Iterable[Change]) -> None:
+    """Add steps to the history, in one statement."""
+    common = {'actor': cause.actor, 'request_id': cause.request_id,
+              'created_at': models.now()}
+    rows = [change.row | common for change in changes]
+    if rows:
+        session.execute(sa.insert(Transition), rows)
+
+
+def of(session: orm.Session, arq_uuid: str,
+       project_id: str | None) -> list[objects.Transition]:
+    """The steps of a request, first to last; those of a project, or anybody's."""
+    query = sa.select(Transition).where(Transition.arq_uuid == arq_uuid)
+    if project_id is not None:
+        query = query.where(Transition.project_id == project_id)
+    shown, before = [], None
+    for row in session.scalars(query.order_by(Transition.id)):
+        took = None if before is None else (row.created_at - before).total_seconds()
+        shown.append(objects.Transition.of(row, at=row.created_at, seconds_in_state=took))
+        before = row.created_at
+    return shown
+
+
+def prune(session: orm.Session, before: datetime.datetime) -> int:
+    """Forget old steps, some at a time; answers how many went."""
+    ids = session.scalars(sa.select(Transition.id).where(Transition.created_at < before)
+                          .order_by(Transition.id).limit(PRUNED_AT_ONCE)).all()
+    if ids:
+        session.execute(sa.delete(Transition).where(Transition.id.in_(ids)))
+    return len(ids)

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host's devices as one picture: taking a report in, and telling what Placement should show.
+
+A report is a keyed set difference against the rows, never a guess: devices by their key,
+deployables by name, handles by key.
+"""
+
+import uuid
+from collections.abc import Iterable
+
+import sqlalchemy as sa
+from oslo_log import log
+from sqlalchemy import orm
+
+from cyborg import objects
+from cyborg.db.sqlalchemy import attributes, models
+
+LOG = log.getLogger(__name__)
+
+Device, Deployable, Handle = models.Device, models.Deployable, models.AttachHandle
+
+DEVICE_FACTS = ('type', 'vendor', 'model', 'driver_name', 'std_board_info',
+                'vendor_board_info', 'fault')
+DEPLOYABLE_FACTS = ('rp_uuid', 'driver_name', 'bitstream_id')
+HANDLE_FACTS = ('type', 'info', 'is_host_prepared')
+
+
+def load(session: orm.Session, hostname: str) -> list[Device]:
+    """All devices of a host with all their parts, in as many queries as there are tables."""
+    deployables = orm.selectinload(Device.deployables)
+    return list(session.scalars(
+        sa.select(Device).where(Device.hostname == hostname).order_by(Device.id)
+        .options(orm.selectinload(Device.control_paths),
+                 deployables.selectinload(Deployable.attributes),
+                 deployables.selectinload(Deployable.attach_handles))))
+
+
+def reconcile(session: orm.Session, report: objects.Report) -> list[Device]:
+    """Make the rows of a host what its report says; answers the rows that are left.
+
+    A driver that failed has said nothing, so its devices stay as they are. What vanished while
+    somebody holds a part of it stays too, marked as missing, until it is let go.
+    """
+    rows = {row.key: row for row in load(session, report.hostname)}
+    silent = {driver.name for driver in report.drivers
+              if driver.status != objects.DriverStatus.OK}
+    gone = [row for key, row in rows.items()
+            if key not in {device.key for device in report.devices}
+            and row.driver_name not in silent]
+    for row in gone:
+        held = [part for part in row.deployables if _remove(part)]
+        if held:
+            _set(row, is_missing=True)
+        else:
+            session.delete(rows.pop(row.key))
+    session.flush()  # before anything new comes in the place of what went
+    taken = {part.rp_uuid for row in rows.values() for part in row.deployables}
+    for device in report.devices:
+        row = rows.get(device.key)
+        if row is None:
+            if taken & {part.rp_uuid for part in device.deployables}:
+                LOG.warning('Device %s on %s sits where another one is still in use; it waits '
+                            'until that one is free.', device.key, report.hostname)
+                continue
+            row = rows[device.key] = Device(hostname=report.hostname, key=device.key)
+            session.add(row)
+        _update_device(row, device)
+    session.flush()
+    return list(rows.values())
+
+
+def _set(row: models.Base, **values: object) -> None:
+    """Assign what differs, so that an unchanged row costs no statement."""
+    for name, value in values.items():
+        if getattr(row, name) != value:
+            setattr(row, name, value)
+
+
+def _facts(source: objects.CyborgObject, names: Iterable[str]) -> dict[str, object]:
+    return {name: source.given(name) for name in names}
+
+
+def _update_device(row: Device, device: objects.Device) -> None:
+    _set(row, is_missing=False, **_facts(device, DEVICE_FACTS))
+    paths = [(path.type, path.info) for path in device.control_paths]
+    if [(path.type, path.info) for path in row.control_paths] != paths:
+        row.control_paths = [models.ControlPath(type=type, info=info) for type, info in paths]
+    parts = {part.name: part for part in row.deployables}
+    for deployable in device.deployables:
+        part = parts.pop(deployable.name, None)
+        if part is None:
+            part = Deployable(name=deployable.name)
+            row.deployables.append(part)
+        _update_deployable(part, deployable)
+    by_name = {part.name: part for part in row.deployables}
+    for deployable in device.deployables:
+        part = by_name[deployable.name]
+        _set(part, parent=by_name.get(deployable.parent_name),
+             root=_root(deployable, by_name, device))
+    for part in parts.values():
+        if not _remove(part):
+            row.deployables.remove(part)
+
+
+def _root(deployable: objects.Deployable, rows: dict[str, Deployable],
+          device: objects.Device) -> Deployable | None:
+    """The topmost deployable above this one; None for the topmost itself."""
+    parents = {each.name: each.parent_name for each in device.deployables}
+    name = deployable.name
+    while parents.get(name) in rows:
+        name = parents[name]
+    return None if name == deployable.name else rows[name]
+
+
+def _update_deployable(row: Deployable, deployable: objects.Deployable) -> None:
+    handles = {handle.key: handle for handle in row.attach_handles}
+    for handle in deployable.attach_handles:
+        mine = handles.pop(handle.key, None)
+        if mine is None:
+            # derived, so that a card which comes back finds what was left of its handles
+            derived = uuid.uuid5(uuid.UUID(deployable.rp_uuid), handle.key)
+            mine = Handle(key=handle.key, uuid=str(derived))
+            row.attach_handles.append(mine)
+        _set(mine, is_missing=_is_taken(mine, handle.occupant), **_facts(handle, HANDLE_FACTS))
+    for handle in handles.values():
+        _remove_handle(row, handle)
+    _set(row, num_accelerators=len(row.attach_handles),
+         **_facts(deployable, DEPLOYABLE_FACTS))
+    attributes.update(row, attributes.told(deployable))
+
+
+def _is_taken(handle: Handle, occupant: str | None) -> bool:
+    """Does somebody else have it, who never asked us?"""
+    return (occupant not in (None, handle.uuid) and handle.arq_id is None
+            and handle.cleanup_since is None)
+
+
+def _remove(row: Deployable) -> bool:
+    """Drop the handles nobody holds; True if some are held, so that it must stay."""
+    for handle in list(row.attach_handles):
+        _remove_handle(row, handle)
+    return bool(row.attach_handles)
+
+
+def _remove_handle(row: Deployable, handle: Handle) -> None:
+    if handle.arq_id is None and handle.cleanup_since is None:
+        row.attach_handles.remove(handle)
+    else:
+        _set(handle, is_missing=True)
+
+
+def providers(devices: Iterable[Device]) -> list[objects.Provider]:
+    """The provider tree of a host, parents before children."""
+    return [_provider(part, device) for device in devices
+            for part in sorted(device.deployables, key=_depth)]
+
+
+def _depth(row: Deployable) -> int:
+    return 0 if row.parent is None else 1 + _depth(row.parent)
+
+
+def _provider(row: Deployable, device: Device) -> objects.Provider:
+    total = len(row.attach_handles)
+    is_held_back = (device.is_missing or device.fault is not None
+                    or device.status == objects.DeviceStatus.MAINTAINING)
+    # a handle that could not be cleaned is not to be had, whatever Placement's allocations say
+    lost = sum(1 for handle in row.attach_handles if handle.is_missing
+               or handle.work_error and handle.arq_id is None)
+    return objects.Provider(
+        uuid=row.rp_uuid, name=row.name,
+        parent_uuid=row.parent.rp_uuid if row.parent else None,
+        resource_class=attributes.resource_class(row.attributes),
+        total=total, reserved=total if is_held_back else min(
+            total, lost + attributes.reserved(row.attributes)),
+        traits=attributes.traits(row.attributes))

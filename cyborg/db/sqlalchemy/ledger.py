@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one transaction does to requests: their steps, their events, the work it leaves."""
+
+import types
+from collections.abc import Iterable
+from typing import Self
+
+from sqlalchemy import orm
+
+from cyborg import objects
+from cyborg.db.sqlalchemy import agents, history, models, nova_events
+from cyborg.objects.arq_states import Event
+
+
+class Ledger:
+    """Kept while a transaction runs, written in bulk at its end, acted upon after its commit."""
+
+    def __init__(self, session: orm.Session, cause: history.Cause) -> None:
+        self.session = session
+        self._cause = cause
+        self._steps: list[history.Change] = []
+        self._events: list[tuple[models.ExtArq, str]] = []
+        #: by host
+        self.work: dict[str, list[objects.Work]] = {}
+        #: whose providers must be redone
+        self.stale_hosts: set[str] = set()
+
+    def step(self, arq: models.ExtArq, event: Event, from_state: str | None, to_state: str,
+             reason: str | None = None) -> None:
+        """Note a change of state, with where the request is now."""
+        self._steps.append(history.Change(arq, event, from_state, to_state, reason))
+
+    def announce(self, arqs: Iterable[models.ExtArq], status: str) -> None:
+        """Have Nova hear how binding went."""
+        self._events.extend((arq, status) for arq in arqs)
+
+    @property
+    def has_events(self) -> bool:
+        return bool(self._events)
+
+    def assign(self, hostname: str, work: objects.Work) -> None:
+        """Have a host do something."""
+        self.work.setdefault(hostname, []).append(work)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: types.TracebackType | None) -> None:
+        if error is not None:
+            return
+        history.record(self.session, self._cause, self._steps)
+        nova_events.add(self.session, self._events, self._cause.request_id)
+        agents.distrust(self.session, self.stale_hosts)

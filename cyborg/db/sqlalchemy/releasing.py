@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a request lets go: at once, whatever the host does; what must be cleaned waits for it."""
+
+from collections.abc import Collection, Sequence
+
+import sqlalchemy as sa
+
+from cyborg import errors, objects
+from cyborg.db.sqlalchemy import arqs, attach_handles, models, nova_events
+from cyborg.db.sqlalchemy.ledger import Ledger
+from cyborg.objects import arq_states
+from cyborg.objects.arq_states import Event, State
+
+Arq = models.ExtArq
+
+
+def unbind(ledger: Ledger, scope: arqs.Scope, uuids: Collection[str]) -> None:
+    """Unbound now; what is so already stays so."""
+    rows = arqs.locked(ledger.session, Arq.uuid.in_(uuids), scope=scope)
+    arqs.require_all(rows, uuids)
+    unbind_rows(ledger, rows)
+
+
+def unbind_rows(ledger: Ledger, rows: Sequence[Arq], reason: str | None = None) -> None:
+    """Unbind locked rows."""
+    rows = [row for row in rows if row.state != State.UNBOUND]
+    let_go(ledger, rows)
+    arqs.move(ledger, rows, Event.UNBIND, reason, **arqs.NOWHERE)
+
+
+def delete(ledger: Ledger, scope: arqs.Scope, uuids: Collection[str], *,
+           even_bound: bool) -> list[str]:
+    """Delete those that exist; answers which do not."""
+    rows = arqs.locked(ledger.session, Arq.uuid.in_(uuids), scope=scope)
+    if not even_bound and any(row.instance_uuid for row in rows):
+        raise errors.ServiceTokenRequired(action='Deleting a bound accelerator request')
+    delete_rows(ledger, rows)
+    return sorted(set(uuids) - {row.uuid for row in rows})
+
+
+def delete_of_instance(ledger: Ledger, scope: arqs.Scope, instance_uuid: str,
+                       hostname: str | None = None) -> int:
+    """Delete a server's requests, on one host or wherever; answers how many there were."""
+    where = [Arq.instance_uuid == instance_uuid]
+    if hostname:
+        where.append(Arq.hostname == hostname)
+    rows = arqs.locked(ledger.session, *where, scope=scope)
+    delete_rows(ledger, rows)
+    return len(rows)
+
+
+def delete_rows(ledger: Ledger, rows: Sequence[Arq], reason: str | None = None) -> None:
+    """Delete locked rows."""
+    let_go(ledger, rows)
+    for row in rows:
+        after = arq_states.after(row.state, Event.DELETE, row.uuid)
+        ledger.step(row, Event.DELETE, row.state, after, reason)
+    if rows:
+        ledger.session.execute(sa.delete(Arq).where(Arq.id.in_([row.id for row in rows])),
+                               execution_options={'synchronize_session': False})
+
+
+def let_go(ledger: Ledger, rows: Sequence[Arq]) -> None:
+    """Free the handles of these, and drop what Nova was still to hear about them."""
+    if not rows:
+        return
+    handles = attach_handles.held_by_any(ledger.session, [row.id for row in rows])
+    for handle in handles:
+        hostname = handle.deployable.device.hostname
+        if handle.is_host_prepared:
+            ledger.assign(hostname, attach_handles.work(handle, objects.WorkKind.DETACH))
+        elif handle.is_missing:
+            ledger.stale_hosts.add(hostname)
+    if handles:
+        attach_handles.release(ledger.session, handles)
+    nova_events.forget(ledger.session, [row.uuid for row in rows])

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The models and the migrations tell the same story, on every database at hand."""
+
+import os
+
+import pytest
+import sqlalchemy as sa
+from alembic import autogenerate
+from alembic import migration as alembic_migration
+
+from cyborg.db.sqlalchemy import engine, migration, models
+
+pytestmark = pytest.mark.migrations
+URLS = {'sqlite': None, 'mysql': os.environ.get('CYBORG_TEST_MYSQL_URL'),
+        'postgresql': os.environ.get('CYBORG_TEST_POSTGRESQL_URL')}
+AT_HAND = [name for name, url in URLS.items() if name == 'sqlite' or url]
+
+
+@pytest.fixture(params=AT_HAND)
+def database(request, tmp_path):
+    made = engine.Database(URLS[request.param] or f'sqlite:///{tmp_path}/cyborg.db')
+    _empty(made)
+    yield made
+    _empty(made)
+    made.close()
+
+
+def _empty(database):
+    with database.engine.begin() as connection:
+        reflected = sa.MetaData()
+        reflected.reflect(connection)
+        reflected.drop_all(connection)
+
+
+def differences(database):
+    with database.engine.connect() as connection:
+        context = alembic_migration.MigrationContext.configure(
+            connection, opts={'compare_type': True})
+        return autogenerate.compare_metadata(context, models.Base.metadata)
+
+
+def test_an_empty_database_is_upgraded_to_what_the_models_say(database):
+    migration.upgrade(database)
+    assert differences(database) == []
+    assert migration.version(database) == migration.head()
+
+
+def test_upgrading_again_changes_nothing(database):
+    migration.upgrade(database)
+    migration.upgrade(database)
+    assert differences(database) == []
+
+
+def test_a_schema_made_from_the_models_counts_as_upgraded(database):
+    migration.create_schema(database)
+    migration.upgrade(database)
+    assert migration.version(database) == migration.head()
+    assert differences(database) == []
+
+
+def test_an_empty_database_has_no_version(database):
+    assert migration.version(database) is None
+
+
+def test_check_constraints_are_alike_in_models_and_migrations(database):
+    def checks():
+        inspector = sa.inspect(database.engine)
+        return {(table, check['name']): ''.join(check['sqltext'].split()).replace('`', '')
+                for table in sorted(models.Base.metadata.tables)
+                for check in inspector.get_check_constraints(table)}
+    migration.upgrade(database)
+    migrated = checks()
+    _empty(database)
+    migration.create_schema(database)
+    assert migrated == checks()
+    assert len(migrated) == 3
+
+
+def test_foreign_keys_are_enforced(database):
+    migration.upgrade(database)
+    with pytest.raises(Exception, match='(?i)foreign key'), database.writer() as session:
+        session.execute(sa.insert(models.ControlPath).values(device_id=1, type='PCI', info={}))
