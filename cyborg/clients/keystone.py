@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Authenticated sessions: how a section of the configuration becomes a way to a service."""
+
+from typing import Any
+
+import requests
+from keystoneauth1 import adapter, exceptions, loading
+from oslo_config import cfg
+from oslo_context import context
+
+from cyborg import errors
+
+#: The names under which the catalogue lists what our sections speak of.
+SERVICE_TYPES = {'placement': 'placement', 'nova': 'compute', 'glance': 'image'}
+#: Seconds without a byte before a call fails: by default keystoneauth would wait for ever.
+TIMEOUT = 60
+
+
+class Adapter(adapter.Adapter):
+    """keystoneauth's, which also tells the other service for which request it works."""
+
+    def request(self, url: str, method: str, **kwargs: Any) -> requests.Response:
+        if (current := context.get_current()) is not None:
+            headers = kwargs.pop('headers', None) or {}
+            kwargs['headers'] = {'X-OpenStack-Request-ID': current.global_id} | headers
+        return super().request(url, method, **kwargs)
+
+
+def connect(conf: cfg.ConfigOpts, section: str,
+            transport: requests.Session | None = None) -> Adapter:
+    """The way to a service, to be made once and kept: it holds the session and its token.
+
+    A transport takes the place of the network, for a service in the same process.
+    """
+    loading.register_auth_conf_options(conf, section)  # auth_section may name one not ours
+    source = conf[section].auth_section or section
+    try:
+        auth = loading.load_auth_from_conf_options(conf, section)
+    except exceptions.ClientException as error:  # an unknown plugin, or one that lacks options
+        raise errors.ConfigError(why=f'[{source}] cannot be used to authenticate: {error}'
+                                 ) from error
+    if auth is None:
+        raise errors.ConfigError(
+            why=f'[{source}] auth_type is not set: set it to a keystoneauth plugin, '
+                'for instance "password", with its options.')
+    session = loading.load_session_from_conf_options(
+        conf, section, auth=auth, session=transport, timeout=conf[section].timeout or TIMEOUT)
+    options: dict[str, Any] = {
+        'session': session,
+        'service_type': conf[section].service_type or SERVICE_TYPES[section]}
+    try:
+        loading.adapter.process_conf_options(conf[section], options)
+    except TypeError as error:
+        raise errors.ConfigError(why=f'[{section}]: {error}') from error
+    return Adapter(**options, user_agent='cyborg')

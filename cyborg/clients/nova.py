@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Cyborg asks of Nova: to hear how binding went."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from keystoneauth1 import exceptions
+
+from cyborg import errors
+
+MICROVERSION = '2.82'  #: the first that knows accelerator-request-bound
+
+
+class Nova:
+    """Over one keystoneauth adapter, made once and reused."""
+
+    def __init__(self, adapter: Any) -> None:
+        self._adapter = adapter
+
+    def exists(self, server: str) -> bool:
+        """Does Nova know this server? Raises Unavailable when it cannot tell."""
+        try:
+            response = self._adapter.get(f'/servers/{server}', raise_exc=False)
+        except exceptions.ClientException as error:
+            raise errors.Unavailable(f'Nova cannot be reached: {error}') from error
+        if response.status_code not in (200, 404):
+            raise errors.Unavailable(f'Nova answered {response.status_code}.')
+        return response.status_code == 200
+
+    def send_events(self, events: Sequence[tuple[str, str, str]],
+                    request_id: str | None = None) -> list[int]:
+        """Send (server, request, completed or failed) of one server; answers a code for each.
+
+        Raises Unavailable when Nova cannot be asked, so that it is asked again.
+        """
+        body = {'events': [
+            {'name': 'accelerator-request-bound', 'server_uuid': server, 'tag': arq,
+             'status': status} for server, arq, status in events]}
+        headers = {'X-OpenStack-Request-ID': request_id} if request_id else {}
+        try:
+            response = self._adapter.post(
+                '/os-server-external-events', json=body, microversion=MICROVERSION,
+                headers=headers, raise_exc=False)
+        except exceptions.ClientException as error:
+            raise errors.Unavailable(f'Nova cannot be reached: {error}') from error
+        if response.status_code == 404:  # of all servers named, Nova knows none
+            return [404] * len(events)
+        if response.status_code not in (200, 207):
+            raise errors.Unavailable(f'Nova answered {response.status_code}.')
+        answers = {(event.get('server_uuid'), event.get('tag')): event.get('code', 200)
+                   for event in response.json().get('events', [])}
+        return [answers.get((server, arq), 200) for server, arq, _ in events]

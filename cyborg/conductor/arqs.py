@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Accelerator requests: create, bind, unbind, delete. Each is one transaction."""
+
+from typing import Any
+
+from cyborg import errors, objects
+from cyborg.conductor.endpoint import Endpoint, exposed
+from cyborg.context import RequestContext
+from cyborg.db.sqlalchemy import arqs, device_profiles, history, releasing
+from cyborg.db.sqlalchemy import binding as binding_
+
+
+class Arqs(Endpoint):
+
+    @exposed
+    def create_arqs(self, context: RequestContext, profile_name: str) -> list[objects.Arq]:
+        """One request per unit the profile asks for, in group order."""
+        with self.change(context) as ledger:
+            profile = device_profiles.named(ledger.session, profile_name,
+                                            self.audience(context))
+            return arqs.create(ledger, profile.groups, context.project_id, profile)
+
+    @exposed
+    def list_arqs(self, context: RequestContext, filters: dict[str, Any],
+                  page: dict[str, Any]) -> list[objects.Arq]:
+        with self.db.reader() as session:
+            return arqs.find(session, self.scope(context), filters, page)
+
+    @exposed
+    def get_arq(self, context: RequestContext, uuid: str) -> objects.Arq:
+        with self.db.reader() as session:
+            return arqs.get(session, self.scope(context), uuid)
+
+    @exposed
+    def get_arq_history(self, context: RequestContext, uuid: str) -> list[objects.Transition]:
+        """Its steps, also when it is gone already."""
+        with self.db.reader() as session:
+            steps = history.of(session, uuid, self.scope(context).project_id)
+        if not steps:
+            raise errors.ArqNotFound(uuids=uuid)
+        return steps
+
+    @exposed
+    def bind_arqs(self, context: RequestContext,
+                  bindings: list[objects.Binding]) -> list[objects.Arq]:
+        """Reserve what each request asks for and set the hosts to work."""
+        for binding in bindings:
+            binding.project_id = binding.project_id or context.project_id
+        scope = self.scope(context)
+        with self.change(context) as ledger:
+            binding_.bind(ledger, scope, bindings, self.bind_deadline())
+            return arqs.find(ledger.session, scope,
+                             {'uuid': [binding.arq_uuid for binding in bindings]}, {})
+
+    @exposed
+    def unbind_arqs(self, context: RequestContext, uuids: list[str]) -> None:
+        """Unbound at once, whatever the host does."""
+        with self.change(context) as ledger:
+            releasing.unbind(ledger, self.scope(context), uuids)
+
+    @exposed
+    def delete_arqs(self, context: RequestContext, uuids: list[str]) -> None:
+        """Delete those that exist, then say which did not."""
+        with self.change(context) as ledger:
+            missing = releasing.delete(ledger, self.scope(context), uuids,
+                                       even_bound=context.is_service)
+        if missing:
+            raise errors.ArqNotFound(uuids=', '.join(missing))
+
+    @exposed
+    def delete_instance_arqs(self, context: RequestContext, instance_uuid: str) -> None:
+        with self.change(context) as ledger:
+            releasing.delete_of_instance(ledger, self.scope(context), instance_uuid)

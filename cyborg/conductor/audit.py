@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares what should agree: requests, handles, Placement's allocations, Nova's servers.
+
+Every disagreement is told with its remedy. Whatever is in the middle of something is left out,
+so that an audit is safe at any time; what it fixes, it fixes by the engine's own steps.
+"""
+
+import datetime
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from cyborg.db.sqlalchemy import arqs, attach_handles, engine, models, releasing
+from cyborg.db.sqlalchemy.history import Cause
+from cyborg.db.sqlalchemy.ledger import Ledger
+from cyborg.objects import arq_states
+from cyborg.objects.arq_states import State
+
+Arq, Handle = models.ExtArq, models.AttachHandle
+
+CAUSE = Cause('audit')
+#: younger than this, two services may simply not have told one another yet
+GRACE = datetime.timedelta(minutes=10)
+
+Fix = Callable[[Ledger], None]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Two that do not agree."""
+
+    what: str  #: one sentence
+    remedy: str  #: what fixes it: the audit itself, or somebody
+    fix: Fix | None = None
+
+
+class Allocations(Protocol):
+    """Placement's view, as far as an audit needs it."""
+
+    def providers_of(self, consumer: str) -> set[str]:
+        """The providers on which a server holds something."""
+
+
+class Servers(Protocol):
+    """Nova's view, as far as an audit needs it."""
+
+    def exists(self, server: str) -> bool:
+        """Does Nova know it?"""
+
+
+class Audit:
+    """Looks, and mends on demand. Neighbours that cannot be asked are left out."""
+
+    def __init__(self, db: engine.Database, allocations: Allocations | None = None,
+                 servers: Servers | None = None, grace: datetime.timedelta = GRACE) -> None:
+        self._db = db
+        self._allocations = allocations
+        self._servers = servers
+        self._grace = grace
+
+    def look(self) -> list[Finding]:
+        """All disagreements."""
+        with self._db.reader() as session:
+            before = models.now() - self._grace
+            findings = [*_handles(session), *_requests(session), *_clean_ups(session, before),
+                        *_outbox(session, before)]
+            servers = _servers(session, before)
+        # questions to others are asked outside the transaction
+        return [*findings, *self._neighbours(servers)]
+
+    def mend(self, findings: Iterable[Finding]) -> int:
+        """Fix what can be fixed, each in a transaction of its own; answers how many."""
+        fixed = 0
+        for finding in findings:
+            if finding.fix is not None:
+                with self._db.writer() as session, Ledger(session, CAUSE) as ledger:
+                    finding.fix(ledger)
+                fixed += 1
+        return fixed
+
+    def _neighbours(self, servers: dict[str, set[str]]) -> Iterator[Finding]:
+        for server, providers in servers.items():
+            if self._servers is not None and not self._servers.exists(server):
+                yield Finding(f'Nova knows no server {server}, yet it has accelerator requests.',
+                              'delete its requests', _delete_of(server))
+                continue
+            if self._allocations is None:
+                continue
+            lost = providers - self._allocations.providers_of(server)
+            if lost:
+                yield Finding(
+                    f'Server {server} has accelerator requests on {", ".join(sorted(lost))}, '
+                    f'where Placement has no allocation of it.',
+                    'delete its requests', _delete_of(server))
+
+
+def _handles(session: orm.Session) -> Iterator[Finding]:
+    """Handles held by requests that should hold none."""
+    rows = session.execute(
+        sa.select(Handle.uuid, Arq.id, Arq.uuid, Arq.state)
+        .join(Arq, Handle.arq_id == Arq.id).where(Arq.state.not_in(arq_states.HOLDING)))
+    for handle, arq_id, arq, state in rows:
+        yield Finding(f'Handle {handle} is held by request {arq}, which is {state}.',
+                      'free the handle', _free(arq_id))
+
+
+def _requests(session: orm.Session) -> Iterator[Finding]:
+    """Requests that should hold a handle and do not, or hold one of another provider."""
+    deployable = models.Deployable
+    rows = session.execute(
+        sa.select(Arq.uuid, Arq.state, Arq.device_rp_uuid, Handle.id, deployable.rp_uuid)
+        .outerjoin(Handle, Handle.arq_id == Arq.id)
+        .outerjoin(deployable, Handle.deployable_id == deployable.id)
+        .where(Arq.state.in_(arq_states.HOLDING),
+               sa.or_(Handle.id.is_(None), deployable.rp_uuid != Arq.device_rp_uuid)))
+    for uuid, state, wanted, handle, held in rows:
+        what = (f'Request {uuid} is {state} without a handle.' if handle is None else
+                f'Request {uuid} is bound to provider {wanted} and holds a handle of {held}.')
+        yield Finding(what, 'unbind the request', _unbind(uuid))
+
+
+def _clean_ups(session: orm.Session, before: datetime.datetime) -> Iterator[Finding]:
+    """Handles that hosts should have cleaned long ago."""
+    device = models.Device
+    rows = session.execute(
+        sa.select(Handle.uuid, device.hostname, Handle.work_attempts, Handle.work_error)
+        .join(Handle.deployable).join(models.Deployable.device)
+        .where(Handle.cleanup_since < before))
+    for handle, hostname, attempts, error in rows:
+        why = f'it failed {attempts} times: {error}' if error else 'its agent has not done it'
+        yield Finding(f'Handle {handle} on {hostname} waits for its clean-up; {why}',
+                      f'see to the agent of {hostname}, or cyborg-manage host forget')
+
+
+def _outbox(session: orm.Session, before: datetime.datetime) -> Iterator[Finding]:
+    """Events that Nova should have heard long ago."""
+    event = models.NovaEvent
+    count = session.scalar(sa.select(sa.func.count()).select_from(event).where(
+        event.created_at < before))
+    if count:
+        yield Finding(f'{count} events wait for Nova to take them.',
+                      'see why Nova refuses them: the conductor log tells')
+
+
+def _servers(session: orm.Session, before: datetime.datetime) -> dict[str, set[str]]:
+    """Servers whose requests have been bound for a while: uuid -> providers."""
+    found: dict[str, set[str]] = {}
+    for server, provider in session.execute(
+            sa.select(Arq.instance_uuid, Arq.device_rp_uuid)
+            .where(Arq.state == State.BOUND, Arq.updated_at < before)):
+        found.setdefault(str(server), set()).add(str(provider))
+    return found
+
+
+# -- remedies; each looks again, for a moment has passed ---------------------------------------
+
+
+def _free(arq_id: int) -> Fix:
+    def fix(ledger: Ledger) -> None:
+        rows = arqs.locked(ledger.session, Arq.id == arq_id,
+                           Arq.state.not_in(arq_states.HOLDING))
+        releasing.let_go(ledger, rows)
+    return fix
+
+
+def _unbind(uuid: str) -> Fix:
+    def fix(ledger: Ledger) -> None:
+        rows = arqs.locked(ledger.session, Arq.uuid == uuid,
+                           Arq.state.in_(arq_states.HOLDING))
+        wrong = [row for row in rows if _is_wrong(ledger.session, row)]
+        releasing.unbind_rows(ledger, wrong, 'The audit found it without its handle.')
+    return fix
+
+
+def _is_wrong(session: orm.Session, row: Arq) -> bool:
+    handle = attach_handles.held_by(session, row.id)
+    return handle is None or handle.deployable.rp_uuid != row.device_rp_uuid
+
+
+def _delete_of(server: str) -> Fix:
+    def fix(ledger: Ledger) -> None:
+        rows = arqs.locked(ledger.session, Arq.instance_uuid == server)
+        releasing.delete_rows(ledger, rows, 'The audit found its server gone.')
+    return fix

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tells Nova what became of its requests: state first, then the event, until Nova takes it."""
+
+import datetime
+import itertools
+import threading
+import time
+
+from oslo_log import log
+
+from cyborg import errors
+from cyborg.clients.nova import Nova
+from cyborg.db.sqlalchemy import engine, models, nova_events
+
+LOG = log.getLogger(__name__)
+
+#: seconds for which an event belongs to the conductor that is sending it
+CLAIM = 60
+BATCH = 200
+LONGEST_PAUSE = 300  #: seconds before an event that Nova refused is sent again
+LONGEST_REST = 30  #: seconds for which a Nova that is down is left alone
+#: Nova has it; has no host for the server yet and will read the state; or knows no such server
+SETTLED = frozenset({200, 404, 422})
+
+
+class Circuit:
+    """Lets nobody wait for a Nova that is down: after a failure it is left alone for a while."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._closed_at = 0.0
+
+    @property
+    def wait(self) -> float:
+        """Seconds until Nova may be tried again."""
+        return max(0.0, self._closed_at - time.monotonic())
+
+    def note(self, is_up: bool) -> None:
+        """Remember how a try ended."""
+        self._failures = 0 if is_up else self._failures + 1
+        pause = min(2 ** min(self._failures - 1, 16), LONGEST_REST) if self._failures else 0
+        self._closed_at = time.monotonic() + pause
+
+
+class Outbox:
+    """One thread a process. Any number of them share the table without sending twice."""
+
+    def __init__(self, db: engine.Database, nova: Nova, interval: float) -> None:
+        self._db = db
+        self._nova = nova
+        self._interval = interval
+        self._circuit = Circuit()
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name='outbox', daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There may be something to send."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Finish what is being sent; the rest stays in the table."""
+        self._stopping.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._wake.clear()
+            try:
+                while not self._stopping.is_set() and self.deliver():
+                    pass
+            except Exception:
+                LOG.exception('Sending events to Nova failed; they stay in the outbox.')
+            if rest := self._circuit.wait:
+                self._stopping.wait(rest)
+            else:
+                self._wake.wait(self._interval)
+
+    def deliver(self) -> bool:
+        """Send what is due, one request a server; False if there is nothing more to send now."""
+        with self._db.writer() as session:
+            until = models.now() + datetime.timedelta(seconds=CLAIM)
+            events = nova_events.claim(session, until, BATCH)
+        by_server = itertools.groupby(
+            sorted(events, key=lambda event: (event.instance_uuid, event.id)),
+            key=lambda event: event.instance_uuid)
+        for _, group in by_server:
+            self._send(list(group))
+        return bool(events) and not self._circuit.wait
+
+    def _send(self, events: list[models.NovaEvent]) -> None:
+        codes = [0] * len(events)
+        if not self._circuit.wait and not self._stopping.is_set():
+            try:
+                codes = self._nova.send_events(
+                    [(event.instance_uuid, event.arq_uuid, event.status) for event in events],
+                    events[0].request_id)
+                self._circuit.note(is_up=True)
+            except errors.Unavailable as error:
+                self._circuit.note(is_up=False)
+                LOG.warning('Events wait in the outbox, Nova is left alone for %.0f s: %s',
+                            self._circuit.wait, error.faultstring)
+        settled = [event for event, code in zip(events, codes, strict=True) if code in SETTLED]
+        rest = [event for event in events if event not in settled]
+        for event, code in zip(events, codes, strict=True):
+            LOG.debug('Event %s of request %s: Nova answered %s.', event.status,
+                      event.arq_uuid, code or 'nothing')
+        with self._db.writer() as session:
+            if settled:
+                nova_events.remove(session, [event.id for event in settled])
+            if rest:
+                pause = self._circuit.wait or min(2 ** min(rest[0].attempts, 16), LONGEST_PAUSE)
+                nova_events.postpone(session, [event.id for event in rest],
+                                     models.now() + datetime.timedelta(seconds=pause))

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A conductor as a whole: its parts, put together, started and stopped."""
+
+from collections.abc import Callable
+from typing import Any
+
+from oslo_config import cfg
+
+from cyborg import rpc
+from cyborg.agent.rpcapi import AgentAPI
+from cyborg.clients.nova import Nova
+from cyborg.conductor.agents import Agents
+from cyborg.conductor.arqs import Arqs
+from cyborg.conductor.device_profiles import DeviceProfiles
+from cyborg.conductor.devices import Devices
+from cyborg.conductor.hosts import Hosts
+from cyborg.conductor.metrics import Metrics
+from cyborg.conductor.os_acc import OsAcc
+from cyborg.conductor.outbox import Outbox
+from cyborg.conductor.sweep import Sweep
+from cyborg.db.sqlalchemy.engine import Database
+
+ENDPOINTS = (Hosts, Agents, DeviceProfiles, Arqs, Devices, OsAcc)
+
+
+class Conductor:
+    """The owner of the rows. Any number of them work side by side."""
+
+    def __init__(self, conf: cfg.ConfigOpts, transport: Any, db: Database, nova: Nova,
+                 name: str) -> None:
+        self.outbox = Outbox(db, nova, conf.conductor.sweep_interval)
+        parts = conf, db, AgentAPI(transport), self.outbox
+        self.sweep = Sweep(*parts)
+        self._conf = conf.conductor
+        self._metrics = Metrics(db, self.sweep.silent_since)
+        self._stop_metrics: Callable[[], None] | None = None
+        self._server = rpc.server(
+            transport, rpc.CONDUCTOR, name, [endpoint(*parts) for endpoint in ENDPOINTS])
+
+    def start(self) -> None:
+        self.outbox.start()
+        self.sweep.start()
+        self._server.start()
+        if self._conf.metrics_port:
+            self._stop_metrics = self._metrics.serve(self._conf.metrics_host,
+                                                     self._conf.metrics_port)
+
+    def stop(self) -> None:
+        """Take no new message, finish those under way."""
+        if self._stop_metrics is not None:
+            self._stop_metrics()
+        self._server.stop()
+        self._server.wait()
+        self.sweep.stop()
+        self.outbox.stop()
