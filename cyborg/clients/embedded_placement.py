@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Placement's own WSGI application, in this process, on an SQLite file."""
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+from oslo_config import cfg
+from oslo_db.sqlalchemy import enginefacade
+
+from cyborg import errors
+
+# Placement keeps its database in a global, and SQLite fails a reader that turns writer beside
+# another writer: one request at a time in this process mends both.
+_TURN = threading.Lock()
+
+
+class _Application:
+    """Placement, tied to one database whatever else this process does with Placement."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        from placement import db_api, deploy
+        from placement.objects import resource_class, trait
+
+        self._global = db_api.placement_context_manager
+        self._database = enginefacade.transaction_context()
+        options = dict(conf.placement_database.items())
+        del options['sync_on_startup']
+        self._database.configure(**options)
+        with self._turn():
+            # "done in this process" is not "done in this database"
+            trait._TRAITS_SYNCED = False  # noqa: SLF001
+            resource_class._RESOURCE_CLASSES_SYNCED = False  # noqa: SLF001
+            self._application: WSGIApplication = deploy.loadapp(conf)
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse
+                 ) -> Iterable[bytes]:
+        with self._turn():
+            return list(self._application(environ, start_response))
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        with _TURN:
+            restore = self._global.patch_factory(self._database)
+            try:
+                yield
+            finally:
+                restore()
+
+
+def load(path: Path) -> WSGIApplication:
+    """Placement on this file, which is made, or brought up to date, first.
+
+    It takes the token ``admin`` and no other: what is mounted in a process needs no Keystone.
+    """
+    try:
+        import placement.conf
+    except ImportError as error:
+        raise errors.ConfigError(
+            why='Placement is not installed here: pip install openstack-cyborg[standalone]'
+            ) from error
+    # kept in the file: a reader never waits, and what was committed survives a SIGKILL
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute('PRAGMA journal_mode = WAL')
+    conf = cfg.ConfigOpts()
+    placement.conf.register_opts(conf)
+    for group, options in _options(path).items():
+        for name, value in options.items():
+            conf.set_default(name, value, group)
+    conf([], project='cyborg-placement', default_config_files=[], default_config_dirs=[])
+    return _Application(conf)
+
+
+def _options(path: Path) -> dict[str, dict[str, Any]]:
+    return {
+        'api': {'auth_strategy': 'noauth2'},
+        'placement_database': {'connection': f'sqlite:///{path}', 'sync_on_startup': True},
+        # a name of its own: policy.yaml would be found in places meant for others
+        'oslo_policy': {'policy_file': 'embedded-placement-policy.yaml'},
+    }

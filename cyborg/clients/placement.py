@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's Placement: our providers below a compute node, as the conductor wants them."""
+
+import random
+import time
+from collections.abc import Iterable
+
+from keystoneauth1.adapter import Adapter
+
+from cyborg import errors, objects
+from cyborg.clients.placement_api import PlacementApi, Rejection, Stale
+from cyborg.clients.provider_tree import Subtree
+from cyborg.clients.publication import Publication, Published, Wanted
+
+__all__ = ['Placement', 'Published']
+
+#: Upper bounds, in seconds, of the pauses before each attempt; more than one attempt is needed
+#: only when others write at the same moment.
+PAUSES = (0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+
+
+class Placement:
+    """For one thread at a time. What it remembers is what makes it cheap, so keep it."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        self._api = PlacementApi(adapter)
+        self._subtrees: dict[str, Subtree] = {}
+        #: root name -> what was wanted last, and what came of it
+        self._done: dict[str, tuple[frozenset[Wanted], Published]] = {}
+
+    def publish(self, root_name: str, providers: Iterable[objects.Provider]) -> Published:
+        """Make our providers below a compute node equal to these; touch nothing else.
+
+        The same list again costs no call. What guests still hold is withdrawn as far as can be,
+        and tried again each time.
+        """
+        wanted = frozenset(map(Wanted.of, providers))
+        if root_name in self._done and self._done[root_name][0] == wanted:
+            return self._done[root_name][1]
+        self._done.pop(root_name, None)
+        if root_name not in self._subtrees:
+            self._subtrees[root_name] = Subtree(self._api, root_name)
+        published = _publish(self._subtrees[root_name], wanted)
+        if published.is_settled:
+            self._done[root_name] = wanted, published
+        return published
+
+    def forget(self) -> None:
+        """Have the next publication look at Placement, even if nothing changed here."""
+        self._done.clear()
+
+
+def _publish(subtree: Subtree, wanted: Iterable[Wanted]) -> Published:
+    for pause in PAUSES:
+        time.sleep(random.uniform(0, pause))
+        try:
+            return Publication(subtree, wanted).run()
+        except Stale as race:
+            reason = race
+        except Rejection as rejection:
+            raise errors.PlacementUnavailable(why=str(rejection)) from rejection
+    raise errors.PlacementUnavailable(
+        why=f'others write below {subtree.root_name} all the time; last: {reason}')
+
+
+class Allocations:
+    """Who holds what, for those who compare."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        self._api = PlacementApi(adapter)
+
+    def providers_of(self, consumer: str) -> set[str]:
+        """The providers on which a server holds something."""
+        return self._api.allocations(consumer)
