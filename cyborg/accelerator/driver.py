@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract between the agent and a driver, and how drivers are found."""
+
+import abc
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import stevedore
+from oslo_config import cfg
+
+from cyborg import errors, objects
+from cyborg.accelerator.sysfs import Sysfs
+
+NAMESPACE = 'cyborg.accelerator.driver'
+
+
+class Driver(abc.ABC):
+    """What a vendor writes. The agent may call any verb again at any time, after a crash too.
+
+    ``attach`` and ``detach`` are called for handles with ``is_host_prepared`` only, never at
+    the same time for one handle, but in several threads for different ones. What cannot be
+    done is raised as errors.DriverFailed with a sentence for the operator.
+    """
+
+    #: as in [agent] enabled_drivers and in the entry point
+    name: ClassVar[str]
+    #: of its devices: GPU, FPGA, QAT…
+    type: ClassVar[str]
+
+    def __init__(self, conf: cfg.ConfigOpts, sysfs: Sysfs) -> None:
+        self.conf = conf
+        self.sysfs = sysfs
+
+    @abc.abstractmethod
+    def discover(self) -> Iterable[objects.Device]:
+        """All devices that are there now; looking must not change anything."""
+
+    def attach(self, handle: objects.AttachHandle, work: objects.Work) -> None:  # noqa: B027
+        """Prepare what a guest is about to receive; done already is fine."""
+
+    def detach(self, handle: objects.AttachHandle) -> None:  # noqa: B027
+        """Undo ``attach``; undone already, or never done, is fine."""
+
+    def program(self, deployable: str, image: Path) -> None:
+        """Load an image, fetched and checked by the agent, into a deployable nobody uses."""
+        raise errors.DriverFailed(name=self.name, why=f'{deployable} cannot be programmed.')
+
+
+def load(names: Sequence[str], conf: cfg.ConfigOpts, sysfs: Sysfs) -> list[Driver]:
+    """The drivers of these names, in this order. A mistake is one sentence."""
+    manager: Any = stevedore.NamedExtensionManager(
+        NAMESPACE, list(dict.fromkeys(names)), name_order=True,
+        on_load_failure_callback=_refuse, on_missing_entrypoints_callback=None)
+    known = {entry.name for entry in manager.list_entry_points()}
+    for name in names:
+        if name not in known:
+            raise errors.DriverNotFound(name=name, known=', '.join(sorted(known)) or 'none')
+    return [_build(extension.name, extension.plugin, conf, sysfs) for extension in manager]
+
+
+def _build(name: str, cls: Any, conf: cfg.ConfigOpts, sysfs: Sysfs) -> Driver:
+    try:
+        driver = cls(conf, sysfs)
+    except errors.ConfigError:
+        raise
+    except Exception as error:
+        raise errors.ConfigError(why=f'Driver {name} does not start: {error!r}') from error
+    if not isinstance(driver, Driver) or driver.name != name:
+        # work is given back to a driver by its name
+        raise errors.ConfigError(why=f'Driver {name} is not a driver of that name: {cls!r}')
+    return driver
+
+
+def _refuse(manager: Any, entry: Any, error: BaseException) -> None:
+    raise errors.ConfigError(why=f'Driver {entry.name} does not load: {error!r}') from error

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the host itself uses a PCI function: a disk behind it, or its network interface.
+
+What of that shows in sysfs and in the tables of mounts and swap. A disk that a program has open
+without any of these, as some storage services do, looks unused: operators name such cards.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from cyborg.accelerator.pci import Function
+from cyborg.accelerator.sysfs import Node
+
+LONGEST_TABLE = 64 * 1024 * 1024
+#: A path to an NVMe disk that may have several: the disk itself is listed elsewhere.
+PATH = re.compile(r'(nvme\d+)c\d+(n\d+)')
+
+
+def disk_use(function: Function) -> str | None:
+    """What the host does with a disk behind a function; None if nothing that we can see."""
+    taken = _mounted(function) | _swapped(function) | _pooled(function)
+    for disk in disks(function):
+        parts = [Node(node.path.parent, node.host) for node in disk.children('*/partition')]
+        for part in (disk, *parts):
+            if part.read('dev') in taken or part.name in taken:
+                return f'{part.name} is mounted or used for swap'
+            if part.children('holders/*'):
+                return f'{part.name} is part of a volume'
+        if parts:
+            return f'{disk.name} has partitions'
+    return None
+
+
+def disks(function: Function) -> Iterator[Node]:
+    """Whole disks behind a function, wherever they hang."""
+    inside = os.path.realpath(function.path) + os.sep
+    everything = function.host / 'class/block'
+    names = {PATH.sub(r'\1\2', node.name) for node in everything.children()
+             if os.path.realpath(node.path).startswith(inside) and not node.has('partition')}
+    for name in sorted(names):
+        yield Node(Path(os.path.realpath(everything.path / name)), function.host)
+
+
+def interface_use(function: Function) -> str | None:
+    """Which interface of a function carries the host's traffic; None if none does."""
+    for interface in function.children('net/*'):
+        if interface.read('operstate') == 'up':
+            return f'{interface.name} is up'
+    return None
+
+
+def _mounted(function: Function) -> set[str]:
+    """Devices with a mounted file system, by number and by name."""
+    taken: set[str] = set()
+    for process in ('1', 'self'):  # in a container only the first tells of the host
+        table = function.host.proc.read(f'{process}/mountinfo', LONGEST_TABLE)
+        for line in (table or '').splitlines():
+            place, _, source = line.partition(' - ')
+            taken.update(place.split()[2:3], (name.rpartition('/')[2]
+                                              for name in source.split()[1:2]))
+    return taken
+
+
+def _swapped(function: Function) -> set[str]:
+    lines = (function.host.proc.read('swaps') or '').splitlines()
+    return {line.split()[0].rpartition('/')[2] for line in lines[1:] if line.split()}
+
+
+def _pooled(function: Function) -> set[str]:
+    """File systems over several devices name one of them only in the table of mounts."""
+    return {node.name for node in (function.host / 'fs/btrfs').children('*/devices/*')}

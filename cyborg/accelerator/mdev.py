@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mediated devices: the types a parent offers, and how one is made and removed."""
+
+import errno
+import re
+import time
+from collections.abc import Mapping
+from typing import TypeVar
+
+from cyborg import errors
+from cyborg.accelerator import sharing
+from cyborg.accelerator.sysfs import Node, Sysfs
+
+DEVICES = 'bus/mdev/devices'
+TYPES = 'mdev_supported_types'
+#: How long a device that was made may take to show, and one that was removed to go.
+PATIENCE = 5.0
+PAUSE = 0.05
+TRIES = 3  #: to count what changes under our eyes
+#: No parent holds more: a number beyond that is noise, not room.
+MOST = 1024
+#: Vendors differ in what they answer when a parent is full.
+NO_ROOM = frozenset({errno.ENOSPC, errno.EUSERS, errno.EIO, errno.EINVAL})
+UUID = '-'.join('?' * count for count in (8, 4, 4, 4, 12))  #: as a pattern of names
+N = TypeVar('N', bound=Node)
+
+
+class Type(Node):
+    """A type on a parent; its directory is what operators write into their options."""
+
+    @property
+    def title(self) -> str:
+        """As the vendor calls it, GRID T4-2B; without that, the directory's name."""
+        return self.read('name') or self.name
+
+    @property
+    def available(self) -> int:
+        return _plausible(self.number('available_instances')) or 0
+
+    @property
+    def instances(self) -> list[str]:
+        return [device.name for device in self.children('devices/*')]
+
+    @property
+    def max_instances(self) -> int | None:
+        """How many a card can hold at most, if the vendor tells: what is available shrinks
+        with every device of another type too."""
+        told = re.search(r'max_instance\s*=\s*(\d{1,9})\b', self.read('description') or '')
+        return _plausible(int(told[1])) if told else None
+
+
+def _plausible(count: int | None) -> int | None:
+    return count if count is not None and 0 <= count <= MOST else None
+
+
+def types(parent: Node) -> dict[str, Type]:
+    """What a parent offers, by directory name."""
+    return {node.name: Type(node.path, parent.host) for node in parent.children(f'{TYPES}/*')}
+
+
+def instances(parent: Node) -> dict[str, str]:
+    """All devices that a parent holds: uuid -> type, whoever made them."""
+    return {node.name: kind.name for node in parent.children(UUID)
+            if (kind := node.link('mdev_type'))}
+
+
+def room(parent: N, kind: str, ceiling: int | None) -> sharing.Room[N]:
+    """For devices of a type on a parent that holds many."""
+    offered = Type(parent.path / TYPES / kind, parent.host)
+    for _ in range(TRIES):
+        held, available = len(offered.instances), offered.available
+        if len(offered.instances) == held:
+            break  # else one was made or removed in between
+    return sharing.on_one(parent, held, available, ceiling)
+
+
+def spread(parents: Mapping[int, N], kind: str, ceiling: int | None) -> sharing.Room[N]:
+    """The same, on parents that hold one each."""
+    occupants, free, full = {}, [], []
+    for number, parent in parents.items():
+        present = instances(parent)
+        if same := [uuid for uuid, each in present.items() if each == kind]:
+            occupants[number] = same[0]
+        elif Type(parent.path / TYPES / kind, parent.host).available:
+            free.append(number)
+        elif not present:  # else it has one of another type, and is nothing for us
+            full.append(number)
+    return sharing.on_many(parents, occupants, free, full, ceiling)
+
+
+def create(parent: Node, kind: str, uuid: str) -> None:
+    """Make a device and wait until it shows. The very same one being there already is fine."""
+    if _is_there(parent, kind, uuid):
+        return
+    offered = types(parent)
+    if kind not in offered:
+        raise errors.DriverFailed(
+            f'{parent.name} offers no mediated device of type {kind}; it offers: '
+            f'{", ".join(offered) or "none"}.')
+    try:
+        offered[kind].write('create', uuid)
+    except OSError as error:
+        if error.errno == errno.EEXIST and _is_there(parent, kind, uuid):
+            return  # somebody, Nova perhaps, was faster
+        full = error.errno in NO_ROOM and not offered[kind].available
+        why = 'it has no room left' if full else error.strerror or str(error)
+        raise errors.DriverFailed(
+            f'{parent.name} did not make the mediated device {uuid} of type {kind}: '
+            f'{why}.') from error
+    _wait(parent.host / DEVICES / uuid, True, f'{uuid} on {parent.name}')
+
+
+def remove(sysfs: Sysfs, uuid: str) -> None:
+    """Remove a device, if it is there, and forget what is stored of it for the next boot."""
+    device = sysfs / DEVICES / uuid
+    if device.exists():
+        try:
+            device.write('remove', '1')
+        except OSError as error:
+            if device.exists():
+                raise errors.DriverFailed(
+                    f'The mediated device {uuid} cannot be removed: '
+                    f'{error.strerror or error}.') from error
+        _wait(device, False, uuid)
+    _undefine(sysfs, uuid)
+
+
+def _is_there(parent: Node, kind: str, uuid: str) -> bool:
+    device = parent.host / DEVICES / uuid
+    if not device.exists():
+        return False
+    present = device.link('mdev_type')
+    # the type's directory lies below its parent's
+    if present and present.name == kind and present.path.parent.parent.name == parent.name:
+        return True
+    where = f'of type {present.name}, at {present.path.parent.parent.name}' if present else 'alien'
+    raise errors.DriverFailed(
+        f'The mediated device {uuid} exists already, {where}; it is wanted of type {kind}, '
+        f'at {parent.name}.')
+
+
+def _wait(device: Node, wanted: bool, label: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while device.exists() is not wanted:
+        if time.monotonic() > deadline:
+            raise errors.DriverFailed(
+                f'The mediated device {label} did not {"appear" if wanted else "go"} within '
+                f'{PATIENCE:g} seconds.')
+        time.sleep(PAUSE)
+
+
+def _undefine(sysfs: Sysfs, uuid: str) -> None:
+    """Nova has libvirt store what it starts; a definition left behind is started at boot."""
+    try:
+        defined = sysfs.run('mdevctl', 'list', '--defined', '--uuid', uuid)
+    except OSError:
+        return  # no mdevctl, no definitions; or it knows nothing of this one
+    if uuid in defined:
+        try:
+            sysfs.run('mdevctl', 'undefine', '--uuid', uuid)
+        except OSError as error:
+            raise errors.DriverFailed(
+                f'The definition of the mediated device {uuid} stays: {error}') from error

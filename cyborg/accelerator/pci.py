@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PCI functions, how they belong together, and the driver for cards that are given out as such."""
+
+import dataclasses
+import functools
+import os
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar, Self
+
+from cyborg import errors, objects
+from cyborg.accelerator import driver, health, traits
+from cyborg.accelerator.sysfs import Node, Sysfs
+
+DEVICES = 'bus/pci/devices'
+ADDRESS = re.compile(
+    r'(?P<domain>[0-9a-f]{4,8}):(?P<bus>[0-9a-f]{2}):(?P<device>[0-9a-f]{2})\.(?P<function>[0-7])')
+#: In a Model: every vendor, or every device id, of the classes that the Model names.
+ANY = '*'
+BRIDGES = '06'  #: how their class code begins
+#: What may be bound to the rest of an IOMMU group when a guest gets one function of it.
+HARMLESS = frozenset({None, 'vfio-pci', 'pci-stub'})
+
+
+class Unusable(Exception):
+    """A device is there but must not be given out; says why, and what would help."""
+
+
+class Function(Node):
+    """A PCI function. What cannot be read is empty or None; what it is, is read once."""
+
+    @classmethod
+    def at(cls, sysfs: Sysfs, address: str) -> Self:
+        return cls(sysfs.path / DEVICES / address, sysfs)
+
+    @property
+    def address(self) -> str:
+        return self.name
+
+    @functools.cached_property
+    def vendor(self) -> str:
+        return self._digits('vendor', 4)
+
+    @functools.cached_property
+    def device(self) -> str:
+        return self._digits('device', 4)
+
+    @functools.cached_property
+    def subdevice(self) -> str:
+        return self._digits('subsystem_device', 4)
+
+    @functools.cached_property
+    def class_code(self) -> str:
+        return self._digits('class', 6)
+
+    @property
+    def numa_node(self) -> int | None:
+        """None if the firmware does not tell."""
+        node = self.number('numa_node')
+        return node if node is not None and node >= 0 else None
+
+    @property
+    def driver(self) -> str | None:
+        bound = self.link('driver')
+        return bound.name if bound else None
+
+    @property
+    def iommu_group(self) -> str | None:
+        group = self.link('iommu_group')
+        return group.name if group else None
+
+    @property
+    def companions(self) -> list['Function']:
+        """The others of its IOMMU group, bridges apart: they go where it goes."""
+        group = self.link('iommu_group')
+        others = [Function.at(self.host, node.name)
+                  for node in (group.children('devices/*') if group else ())
+                  if node.name != self.address and ADDRESS.fullmatch(node.name)]
+        return [each for each in others if not each.class_code.startswith(BRIDGES)]
+
+    @property
+    def siblings(self) -> list['Function']:
+        """All functions of its card, itself among them."""
+        slot = self.address.rpartition('.')[0]
+        return [Function.at(self.host, node.name)
+                for node in (self.host / DEVICES).children(f'{slot}.[0-7]')]
+
+    @property
+    def is_virtual(self) -> bool:
+        # the link alone says it: its target may be gone already
+        return os.path.lexists(self.path / 'physfn')
+
+    @property
+    def virtual_functions(self) -> dict[int, 'Function']:
+        """By number. Their addresses are not computed: they may sit on other slots or buses."""
+        found = {}
+        for link in self.children('virtfn*'):
+            number, target = link.name.removeprefix('virtfn'), self.link(link.name)
+            if number.isdecimal() and target and ADDRESS.fullmatch(target.name):
+                found[int(number)] = Function.at(self.host, target.name)
+        return dict(sorted(found.items()))
+
+    @property
+    def attach_info(self) -> dict[str, str]:
+        """The address in parts, spelled as in sysfs: Nova pastes them into libvirt's names."""
+        parts = ADDRESS.fullmatch(self.address)
+        return parts.groupdict() if parts else {}
+
+    def _digits(self, name: str, count: int) -> str:
+        text = (self.read(name) or '').lower()
+        return text[2:] if re.fullmatch(f'0x[0-9a-f]{{{count}}}', text) else ''
+
+
+def functions(sysfs: Sysfs) -> Iterator[Function]:
+    """All of the host's, in the order of their addresses."""
+    for node in (sysfs / DEVICES).children():
+        if ADDRESS.fullmatch(node.name):
+            yield Function(node.path, sysfs)
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """What a catalogue says of a product. Ids are lower-case hex without 0x."""
+
+    #: an id, or ANY
+    vendor: str
+    #: one id or several, or ANY
+    devices: str | tuple[str, ...]
+    #: as people say it, the maker first: it becomes the product's trait
+    product: str
+    resource_class: str
+    #: further ones; {device} and {vendor} stand for the ids of the card at hand
+    traits: tuple[str, ...] = ()
+    #: how the class code may begin, and which subsystem ids there are, where ids do not tell
+    classes: tuple[str, ...] = ()
+    subdevices: tuple[str, ...] = ()
+    #: of its virtual functions, where these count as something else
+    virtual_class: str | None = None
+
+    def fits(self, function: Function) -> bool:
+        ids = (self.devices,) if isinstance(self.devices, str) else self.devices
+        return (self.vendor in (function.vendor, ANY)
+                and (ids == (ANY,) or function.device in ids)
+                and (not self.classes or function.class_code.startswith(self.classes))
+                and (not self.subdevices or function.subdevice in self.subdevices))
+
+    def of(self, function: Function) -> Self:
+        """The same, for the card at hand."""
+        ids = {'device': function.device, 'vendor': function.vendor}
+        return dataclasses.replace(self, traits=tuple(
+            traits.custom(trait.removeprefix('CUSTOM_').format(**ids)) for trait in self.traits))
+
+
+class Driver(driver.Driver):
+    """Yields a device for each physical function of the catalogue.
+
+    A card that is passed through, by its virtual functions if it has any, is a ``name``, a
+    ``type`` and a ``catalogue``; the first model that fits counts. Others override ``slice``.
+    """
+
+    catalogue: ClassVar[tuple[Model, ...]]
+
+    def discover(self) -> Iterator[objects.Device]:
+        for function in functions(self.sysfs):
+            model = None if function.is_virtual else self.model(function)
+            if model:
+                device = self.describe(function, model.of(function))
+                if function.exists():  # else it went while we looked at it
+                    yield device
+
+    def model(self, function: Function) -> Model | None:
+        """What the catalogue says of a physical function; None if it is not for this driver."""
+        return next((each for each in self.catalogue if each.fits(function)), None)
+
+    def describe(self, function: Function, model: Model) -> objects.Device:
+        """The device. One that is unusable says why and offers nothing; one that is ill says
+        what ails it, and keeps its place."""
+        deployables = []
+        try:
+            self._leave_to_host(function)
+            deployables = list(self.slice(function, model))
+            fault = self.health(function)
+        except Unusable as reason:
+            fault = str(reason)
+        board = {'product_id': function.device, 'controller': function.class_code}
+        if function.numa_node is not None:
+            board['numa_node'] = str(function.numa_node)
+        return objects.Device(
+            # A serial number would survive a change of slots, but what of it sysfs shows
+            # depends on kernel, privilege and bound driver: a key must not change in use.
+            key=self.key(function), type=self.type, vendor=function.vendor, model=model.product,
+            driver_name=self.name, std_board_info=board,
+            vendor_board_info=self.board_info(function), fault=fault,
+            control_paths=[objects.ControlPath(type='PCI', info=function.attach_info)],
+            deployables=deployables)
+
+    def key(self, function: Function) -> str:
+        """What the device is known by."""
+        return function.address
+
+    def slice(self, function: Function, model: Model) -> Iterable[objects.Deployable]:
+        """What can be scheduled: here the virtual functions, or the card itself if it has none."""
+        places = self.places(function)
+        yield self.deployable(
+            function.address, model,
+            [self.passthrough(each, key) for key, each in places.items()],
+            is_virtual=any(each.is_virtual for each in places.values()))
+
+    def places(self, function: Function) -> dict[str, Function]:
+        """The functions that go to guests, by the keys of their handles."""
+        return {f'vf{number}': each for number, each
+                in function.virtual_functions.items()} or {'pf': function}
+
+    def health(self, function: Function) -> str | None:
+        """Why a card that could be given out should not be, until it is well again."""
+        limits = self.conf.health
+        return health.fault(function, {'fatal': limits.tolerated_fatal_errors,
+                                       'non-fatal': limits.tolerated_nonfatal_errors})
+
+    def board_info(self, function: Function) -> dict[str, str]:
+        """What else an operator would like to know of the card."""
+        return {}
+
+    def deployable(self, name: str, model: Model, handles: list[objects.AttachHandle],
+                   *more: str, is_virtual: bool = False,
+                   **values: object) -> objects.Deployable:
+        """One with these handles, the model's traits and ``more``; without any it only holds
+        others and is of no class."""
+        product = traits.custom(self.type, model.product)
+        return objects.Deployable(
+            name=name, driver_name=self.name,
+            resource_class=self.resource_class(model, is_virtual) if handles else None,
+            traits=list(dict.fromkeys((product, *model.traits, *more))),
+            num_accelerators=len(handles), attach_handles=handles, **values)
+
+    def resource_class(self, model: Model, is_virtual: bool = False) -> str:
+        """The catalogue's, unless the driver's option group names another."""
+        if is_virtual and model.virtual_class:
+            return self._option('virtual_resource_class') or model.virtual_class
+        return self._option('resource_class') or model.resource_class
+
+    def _option(self, name: str) -> Any:
+        """What the driver's own option group says, if there is such a group and option."""
+        return getattr(getattr(self.conf, self.name, None), name, None)
+
+    def _leave_to_host(self, function: Function) -> None:
+        if function.address in map(str.lower, self._option('host_addresses') or ()):
+            raise Unusable(
+                f'{function.address} is kept for the host by [{self.name}] host_addresses.')
+
+    def passthrough(self, function: Function, key: str) -> objects.AttachHandle:
+        """The function itself, for a guest."""
+        if function.iommu_group is None:
+            raise Unusable(
+                f'{function.address} is in no IOMMU group and cannot be given to a guest: '
+                'switch the IOMMU on in the firmware and on the kernel command line.')
+        busy = [each.address for each in function.companions if each.driver not in HARMLESS]
+        if busy:
+            raise Unusable(
+                f'{function.address} shares its IOMMU group with {", ".join(busy)}, which the '
+                'host uses: a guest gets all of a group or nothing. Bind the others to vfio-pci, '
+                'or use a slot with a group of its own.')
+        return objects.AttachHandle(
+            key=key, type=objects.HandleType.PCI, info=function.attach_info)
+
+    def function(self, handle: objects.AttachHandle) -> Function:
+        """Where a handle sits."""
+        try:
+            address = '{domain}:{bus}:{device}.{function}'.format(**handle.info)
+        except KeyError as missing:
+            raise errors.DriverFailed(
+                name=self.name, why=f'handle {handle.uuid} lacks its {missing}.') from None
+        if not ADDRESS.fullmatch(address):
+            raise errors.DriverFailed(
+                name=self.name, why=f'handle {handle.uuid} sits at no PCI address: {address}.')
+        return Function.at(self.sysfs, address)

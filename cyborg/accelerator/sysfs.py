@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading sysfs below any root, and the one place that changes a host.
+
+Devices come and go while one looks at them, and vendors' files may hold anything: what cannot
+be read is absent, never an exception. Only changes raise, with the kernel's own errno.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+ROOT = Path('/sys')
+#: Attributes of sysfs fit a page; a little more is nobody's mistake, much more is not ours.
+LONGEST = 64 * 1024
+
+Writer = Callable[[Path, str], None]
+Runner = Callable[[Sequence[str]], str]
+
+
+class Node:
+    """A directory, file or link of sysfs."""
+
+    def __init__(self, path: Path, host: 'Sysfs') -> None:
+        self.path = path
+        self.host = host
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def __truediv__(self, name: str) -> 'Node':
+        return Node(self.path / name, self.host)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def __repr__(self) -> str:
+        return f'{type(self).__name__}({str(self.path)!r})'
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Node) and self.path == other.path
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+    def exists(self) -> bool:
+        return os.path.exists(self.path)
+
+    def has(self, name: str) -> bool:
+        return os.path.exists(self.path / name)
+
+    def read(self, name: str = '', longest: int = LONGEST) -> str | None:
+        """The text of an attribute without its newline; None if it cannot be had. It can be
+        stored and shown whatever it holds."""
+        try:
+            with open(self.path / name, 'rb') as attribute:
+                text = attribute.read(longest)
+        except (OSError, ValueError):
+            return None
+        return text.decode(errors='replace').replace('\0', '\ufffd').strip()
+
+    def number(self, name: str, base: int = 10) -> int | None:
+        """An attribute that holds a number; None if it holds anything else."""
+        try:
+            return int(self.read(name) or '', base)
+        except ValueError:
+            return None
+
+    def children(self, pattern: str = '*') -> list['Node']:
+        """What matches the pattern, in the order of the names."""
+        try:
+            return [Node(path, self.host) for path in sorted(self.path.glob(pattern))]
+        except OSError:
+            return []
+
+    def link(self, name: str) -> 'Node | None':
+        """Where a link leads; None if there is none or it leads nowhere."""
+        path = self.path / name
+        try:
+            return Node(path.resolve(strict=True), self.host) if path.is_symlink() else None
+        except (OSError, RuntimeError):
+            return None
+
+    def write(self, name: str, text: str) -> None:
+        """Change an attribute; whatever the kernel has against it rises as OSError."""
+        self.host.writer(self.path / name, text)
+
+
+class Sysfs(Node):
+    """The root of it all: the host that drivers look at and act upon.
+
+    A simulated host brings its own ``writer``, which does what a kernel would do, and its own
+    ``runner`` for the vendors' tools.
+    """
+
+    def __init__(self, root: Path | str = ROOT, writer: Writer | None = None,
+                 runner: Runner | None = None) -> None:
+        super().__init__(Path(root), self)
+        self.is_real = self.path.resolve() == ROOT
+        #: what the kernel tells elsewhere; a simulated host keeps it in its own tree
+        self.proc = Node(Path('/proc') if self.is_real else self.path / 'proc', self)
+        needs_help = self.is_real and os.geteuid() != 0
+        self.writer = writer or (_write_with_privilege if needs_help else write)
+        self._runner = runner or (_run_with_privilege if needs_help
+                                  else run if self.is_real else _run_nothing)
+
+    def __truediv__(self, name: str) -> Node:
+        return Node(self.path / name, self)
+
+    def run(self, *command: str) -> str:
+        """Run a tool and answer what it said; FileNotFoundError if it is not installed."""
+        return self._runner(command)
+
+
+def write(path: Path, text: str) -> None:
+    """One write(2), unbuffered: the kernel takes each as a whole and answers at once."""
+    attribute = os.open(path, os.O_WRONLY)  # never creates
+    try:
+        os.write(attribute, text.encode())
+    finally:
+        os.close(attribute)
+
+
+def run(command: Sequence[str], path: str | None = None) -> str:
+    """Run a tool to its end."""
+    tool = shutil.which(command[0], path=path)
+    if tool is None:
+        raise FileNotFoundError(f'{command[0]} is not installed')
+    finished = subprocess.run([tool, *command[1:]], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, errors='replace')
+    if finished.returncode:
+        said = (finished.stderr or finished.stdout).strip()
+        raise OSError(f'{command[0]} ended with {finished.returncode}: {said}')
+    return finished.stdout
+
+
+def _run_nothing(command: Sequence[str]) -> str:
+    # a tool acts upon the host it runs on, which is not the one that is looked at
+    raise FileNotFoundError(f'{command[0]} is not installed')
+
+
+def _write_with_privilege(path: Path, text: str) -> None:
+    # imported here: only an agent that is not root needs it, and it brings a lot along
+    from cyborg.accelerator import privileged
+    privileged.write(str(path), text)
+
+
+def _run_with_privilege(command: Sequence[str]) -> str:
+    from cyborg.accelerator import privileged
+    said: str = privileged.run(list(command))
+    return said
