@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Intel's accelerators of data movement (DSA) and of analytics (IAA), whole."""
+
+from collections.abc import Iterable
+
+from cyborg import objects
+from cyborg.accelerator import pci
+
+
+def _model(product: str, *devices: str) -> pci.Model:
+    return pci.Model('8086', devices, f'Intel {product}', f'CUSTOM_{product}',
+                     ('CUSTOM_INTEL_{device}',), classes=('0880',))
+
+
+class IntelDsaDriver(pci.Driver):
+    """Work queues are the host's way of sharing one: what has some at work stays with it."""
+
+    name = 'intel_dsa_driver'
+    type = 'DSA'
+    catalogue = (
+        _model('DSA', '0b25', '11fb', '1212'),
+        _model('IAA', '0cfe', '1216'),
+    )
+
+    def slice(self, card: pci.Function, model: pci.Model) -> Iterable[objects.Deployable]:
+        for queue in card.children('*/wq*'):
+            if queue.read('state') == 'enabled':
+                raise pci.Unusable(
+                    f'{card.address} is used by the host: its work queue {queue.name} is '
+                    'enabled. Disable it with accel-config to have the card offered.')
+        return super().slice(card, model)
+
+    def health(self, card: pci.Function) -> str | None:
+        for engine in card.children('dsa*') + card.children('iax*'):
+            if engine.read('state') == 'halted':
+                return f'{card.address} has halted: reset it.'
+        return super().health(card)

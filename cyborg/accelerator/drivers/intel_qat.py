@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Intel QuickAssist: compression and cryptography, one virtual function a guest."""
+
+from collections.abc import Iterable
+
+from cyborg import objects
+from cyborg.accelerator import pci, traits
+
+
+def _model(product: str, device: str) -> pci.Model:
+    return pci.Model('8086', device, f'Intel {product}', 'CUSTOM_QAT', ('CUSTOM_QAT_{device}',))
+
+
+class IntelQatDriver(pci.Driver):
+    """The virtual functions, with the services that the card is set up for."""
+
+    name = 'intel_qat_driver'
+    type = 'QAT'
+    catalogue = (
+        _model('DH895xCC', '0435'),
+        _model('C62x', '37c8'),
+        _model('C3xxx', '19e2'),
+        _model('D15xx', '6f54'),
+        _model('200xx', '18ee'),
+        _model('C4xxx', '18a0'),
+        _model('4xxx', '4940'),
+        _model('401xx', '4942'),
+        _model('402xx', '4944'),
+        _model('420xx', '4946'),
+        _model('6xxx', '4948'),
+    )
+
+    def slice(self, function: pci.Function,
+              model: pci.Model) -> Iterable[objects.Deployable]:
+        if function.read('qat/state') == 'down':
+            raise pci.Unusable(
+                f'{function.address} is down: write up to its qat/state.')
+        for deployable in super().slice(function, model):
+            deployable.traits.extend(self._services(function))
+            yield deployable
+
+    @staticmethod
+    def _services(function: pci.Function) -> list[str]:
+        """From the fourth generation on a card does only what it is set up for."""
+        words = (function.read('qat/cfg_services') or '').split(';')
+        return [traits.custom('QAT', word) for word in sorted(filter(str.isalnum, words))]

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vGPUs on hosts without mediated devices: a virtual function is given a type, and is then one.
+
+The host driver itself hands such a function to a guest (vendor-specific VFIO): vfio-pci cannot
+be bound to it.
+"""
+
+import re
+from collections.abc import Mapping
+
+from cyborg import errors
+from cyborg.accelerator import pci, sharing
+
+CURRENT = 'nvidia/current_vgpu_type'
+CREATABLE = 'nvidia/creatable_vgpu_types'
+GPU_INSTANCE = 'nvidia/gpu_instance_id'
+NONE = '0'
+
+
+def parents(gpu: pci.Function) -> dict[int, pci.Function]:
+    """The virtual functions that can become a vGPU."""
+    return {number: vf for number, vf in gpu.virtual_functions.items() if vf.has(CURRENT)}
+
+
+def titles(parent: pci.Function) -> dict[str, str]:
+    """What can be made here now, by number. A type that does not fit now is not named."""
+    lines = (parent.read(CREATABLE) or '').splitlines()
+    found = (re.fullmatch(r'\s*(\d{1,9})\s*:\s*(\S.*?)\s*', line) for line in lines)
+    return {line[1]: line[2] for line in found if line}
+
+
+def holds(parent: pci.Function) -> str | None:
+    """The number of the type that it is of, NONE, or None if that cannot be read."""
+    number = parent.number(CURRENT)
+    return None if number is None else str(number)
+
+
+def room(within: Mapping[int, pci.Function], kind: str,
+         ceiling: int | None) -> sharing.Room[pci.Function]:
+    """For vGPUs of a type."""
+    occupants: dict[int, str] = {}
+    free: list[int] = []
+    full: list[int] = []
+    for number, parent in within.items():
+        present = holds(parent)
+        if present == kind:
+            occupants[number] = f'vGPU of type {kind}'
+        elif present == NONE:
+            (free if kind in titles(parent) else full).append(number)
+    return sharing.on_many(within, occupants, free, full, ceiling)
+
+
+def create(parent: pci.Function, kind: str, gpu_instance: str | None) -> None:
+    """Make a vGPU; that it is one already is fine."""
+    present = holds(parent)
+    if present == kind:
+        return
+    if present is None:
+        raise errors.DriverFailed(f'{parent.address} is not a function that could be a vGPU.')
+    if present != NONE:
+        raise errors.DriverFailed(
+            f'{parent.address} is a vGPU of type {present} already; it is wanted of type {kind}.')
+    try:
+        if gpu_instance is not None:
+            parent.write(GPU_INSTANCE, gpu_instance)
+        parent.write(CURRENT, kind)
+    except OSError as error:
+        if holds(parent) == kind:
+            return
+        why = error.strerror if kind in titles(parent) else 'its card has no room for one'
+        raise errors.DriverFailed(
+            f'{parent.address} did not become a vGPU of type {kind}: {why or error}.') from error
+    if holds(parent) != kind:
+        raise errors.DriverFailed(f'{parent.address} did not become a vGPU of type {kind}.')
+
+
+def remove(parent: pci.Function, kind: str) -> None:
+    """Take the type away. One of another type is somebody else's."""
+    if holds(parent) != kind:
+        return
+    try:
+        parent.write(CURRENT, NONE)
+    except OSError as error:
+        if holds(parent) == kind:
+            raise errors.DriverFailed(
+                f'{parent.address} remains a vGPU: {error.strerror or error}.') from error

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Any PCI function that the operator lists, passed through as it is."""
+
+from collections.abc import Iterator
+
+from oslo_config import cfg
+
+from cyborg import objects
+from cyborg.accelerator import host_use, pci, traits
+from cyborg.accelerator.drivers import pci_specs
+from cyborg.accelerator.sysfs import Sysfs
+
+
+class PciDriver(pci.Driver):
+    """Listed virtual functions go to guests, or listed cards that have none."""
+
+    name = 'pci_driver'
+    type = 'PCI'
+    catalogue = ()
+
+    def __init__(self, conf: cfg.ConfigOpts, sysfs: Sysfs) -> None:
+        super().__init__(conf, sysfs)
+        self._specs = pci_specs.read(conf.pci.passthrough_whitelist)
+
+    def model(self, function: pci.Function) -> pci.Model | None:
+        if not self._specs or function.class_code.startswith(pci.BRIDGES):
+            return None
+        spec = next(filter(None, map(self._spec, (
+            function, *function.virtual_functions.values()))), None)
+        if spec is None:
+            return None
+        return pci.Model(
+            function.vendor, function.device, f'{function.vendor} {function.device}',
+            spec.resource_class or 'CUSTOM_PCI',
+            ('CUSTOM_PCI_{vendor}', 'CUSTOM_PCI_PRODUCT_ID_{device}'))
+
+    def slice(self, card: pci.Function, model: pci.Model) -> Iterator[objects.Deployable]:
+        places = {key: (each, spec) for key, each in self.places(card).items()
+                  if (spec := self._spec(each))}
+        if not places:
+            raise pci.Unusable(
+                f'{card.address} has virtual functions, so it cannot be given out whole: list '
+                'these in [pci] passthrough_whitelist, or take them away.')
+        more = [trait for _, spec in places.values() for trait in spec.traits]
+        networks = [traits.custom(spec.physical_network) for _, spec in places.values()
+                    if spec.physical_network]
+        yield self.deployable(
+            card.address, model,
+            [self._handle(each, key, spec) for key, (each, spec) in places.items()],
+            *more, *networks)
+
+    def _spec(self, function: pci.Function) -> pci_specs.Spec | None:
+        return next((spec for spec in self._specs if spec.fits(function)), None)
+
+    def _handle(self, function: pci.Function, key: str,
+                spec: pci_specs.Spec) -> objects.AttachHandle:
+        use = host_use.disk_use(function) or host_use.interface_use(function)
+        if use and not function.is_virtual:
+            raise pci.Unusable(f'{function.address} is used by the host: {use}.')
+        for other in function.companions:
+            if other.address < function.address and self._spec(other):
+                raise pci.Unusable(
+                    f'{function.address} shares its IOMMU group with {other.address}, which is '
+                    'listed too: they cannot go to different guests. Leave one of them out.')
+        handle = self.passthrough(function, key)
+        if spec.physical_network:
+            handle.info = handle.info | {'physical_network': spec.physical_network}
+        return handle

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Xilinx Alveo: cards of two functions, one to manage them and one for their users."""
+
+from collections.abc import Iterator
+
+from cyborg import objects
+from cyborg.accelerator import fpga, pci, traits
+
+GOLDEN = 'd0'  #: how ids of cards begin that came without a shell
+MOST_TYPES = 8  #: that a shell takes; more is noise
+TRAITS = ('CUSTOM_FPGA_XILINX', 'CUSTOM_FPGA_PRODUCT_ID_{device}')
+
+
+def _model(product: str, *devices: str) -> pci.Model:
+    """The ids of both functions, and of a card that came without a shell."""
+    return pci.Model('10ee', devices, f'Xilinx Alveo {product}', 'FPGA', TRAITS,
+                     classes=('1200',))
+
+
+class XilinxFpgaDriver(fpga.Driver):
+    """A guest gets the users' function; the host keeps the other one, and with it the shell."""
+
+    name = 'xilinx_fpga_driver'
+    maker = 'XILINX'
+    catalogue = (
+        _model('U200', '5000', '5001', 'd000'),
+        _model('U250', '5004', '5005', 'd004'),
+        _model('U280', '500c', '500d', 'd00c'),
+        _model('U50', '5020', '5021', 'd020'),
+        _model('U55C', '505c', '505d'),
+    )
+
+    def model(self, function: pci.Function) -> pci.Model | None:
+        """A card counts once: by its users' function, if it has one."""
+        model = super().model(function)
+        if model and _manages(function) and any(
+                not _manages(each) and model.fits(each) for each in function.siblings):
+            return None
+        return model
+
+    def key(self, function: pci.Function) -> str:
+        return function.address.rpartition('.')[0]
+
+    def regions(self, card: pci.Function) -> Iterator[fpga.Region]:
+        if card.device.startswith(GOLDEN):
+            raise pci.Unusable(
+                f'{card.address} has no shell: flash one with xbmgmt program --base and '
+                'switch the host off and on.')
+        if _manages(card):
+            raise pci.Unusable(
+                f'{card.address} has no function for users: reset the card, or flash its shell '
+                'anew with xbmgmt program --base.')
+        # either driver may know; the users' one is gone while a guest has the card
+        types = (each for function in card.siblings
+                 for each in fpga.uuids(function.read('interface_uuids'))[:MOST_TYPES])
+        # an image and what it does have one name
+        programmed = next(iter(fpga.uuids(card.read('xclbinuuid'))), None)
+        clocks = (fpga.text(card, ('icap*/clock_freqs',)) or '').split()
+        yield fpga.Region(
+            0, card, tuple(dict.fromkeys(types)), programmed, programmed,
+            {f'clock{number}_mhz': clock for number, clock in enumerate(clocks[:4])
+             if clock.isdecimal() and clock != '0'})
+
+    def slice(self, card: pci.Function, model: pci.Model) -> Iterator[objects.Deployable]:
+        # profiles may ask for either id
+        ids = [traits.custom('FPGA', 'PRODUCT_ID', each.device) for each in card.siblings
+               if model.fits(each)]
+        for deployable in super().slice(card, model):
+            deployable.traits = list(dict.fromkeys([*deployable.traits, *ids]))
+            yield deployable
+
+
+def _manages(function: pci.Function) -> bool:
+    """Ids come in pairs, of which the even one is the manager's."""
+    return function.device[-1:] in tuple('02468ace')
