@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A simulated PCI bus: functions, the drivers they are bound to, and their virtual functions."""
+
+import dataclasses
+import errno
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from cyborg.accelerator import pci
+from cyborg.sim import identity
+from cyborg.sim.overlay import Overlay
+from cyborg.sim.tree import Tree, refuse
+
+DEVICES = 'bus/pci/devices'
+DRIVERS = 'bus/pci/drivers'
+GROUPS = 'kernel/iommu_groups'
+#: What a card hangs from; drivers must not take it for a card.
+PORT = {'vendor': '8086', 'device': '347a', 'class': '060400', 'driver': 'pcieport'}
+
+Facts = dict[str, Any]  #: an entry of the catalogue
+
+
+@dataclasses.dataclass(eq=False)
+class Function:
+    """One function, present on the bus."""
+
+    address: str
+    facts: Facts
+    path: str  #: its real directory
+    parent: 'Function | None' = None  #: of a virtual function
+    number: int = 0  #: of a virtual function
+    group: str | None = None
+    driver: str | None = None
+    override: str | None = None
+    parts: list['Function'] = dataclasses.field(default_factory=list)
+
+    @property
+    def card(self) -> 'Function':
+        return self.parent or self
+
+
+class Feature:
+    """What a kernel driver of ours adds to a function as long as it is bound."""
+
+    key = ''  #: where the catalogue has its facts
+
+    def __init__(self, bus: 'Bus') -> None:
+        self._tree = bus.tree
+
+    def bind(self, function: Function) -> None:
+        """Show it."""
+
+    def unbind(self, function: Function) -> None:
+        """Hide it."""
+
+    def check_vfs(self, function: Function, count: int) -> None:
+        """Raise what the driver has against this number of virtual functions."""
+
+    @staticmethod
+    def recorded(function: pci.Function) -> Facts | None:
+        """The facts by which a function of a real host would be shown as it is; None if it has
+        nothing of the kind. Drivers without this are recorded as the files they show."""
+        return None
+
+
+class Bus:
+    """All functions of a host."""
+
+    def __init__(self, tree: Tree, make_features: Callable[['Bus'], Iterable[Feature]],
+                 groups: Mapping[str, str] | None = None,
+                 overlay: Overlay | None = None) -> None:
+        """IOMMU groups are as given, by address; other functions get one of their own."""
+        self.tree = tree
+        self.functions: dict[str, Function] = {}
+        self._groups = groups or {}
+        self._overlay = overlay or Overlay(tree)
+        self._numbers = itertools.count(1)
+        self._features = {feature.key: feature for feature in make_features(self)}
+        self._drivers: set[str] = set()
+        tree.directory(DEVICES)
+        tree.trigger('bus/pci/drivers_probe', lambda text: self._probe(self._known(text)))
+        for name in ('vfio-pci', 'pcieport'):
+            self._driver(name)
+
+    def add(self, address: str, facts: Facts) -> Function:
+        """A card appears, behind a port of its own."""
+        domain, number, _ = address.split(':')
+        if address in self.functions:
+            raise ValueError(f'{address} is where a port sits, from which another card hangs')
+        root = f'{domain}:{max(int(number, 16) - 1, 0):02x}'
+        port = f'{root}:1c.0'
+        if port not in self.functions:
+            bridge = Function(port, PORT, f'devices/pci{root}/{port}')
+            self._appear(bridge)
+            self._probe(bridge)
+        function = Function(address, facts, f'devices/pci{root}/{port}/{address}')
+        self._appear(function)
+        self._probe(function)
+        if count := facts.get('sriov', {}).get('enabled', 0):
+            self._set_vfs(function, count)
+        return function
+
+    def remove(self, function: Function) -> None:
+        """A function goes, whoever uses it."""
+        self._set_vfs(function, 0)
+        self._unbind(function)
+        self._overlay.hide(function.address)
+        for name in (f'{DEVICES}/{function.address}', function.path):
+            self.tree.remove(name)
+        del self.functions[function.address]
+        if function.group:
+            group = f'{GROUPS}/{function.group}'
+            self.tree.remove(f'{group}/devices/{function.address}')
+            if not any(each.group == function.group for each in self.functions.values()):
+                self.tree.remove(group)
+        self.tree.emit('remove', 'pci', function.address)
+
+    def join_group(self, path: str, group: str | None = None) -> str:
+        """Put a device into an IOMMU group, by default one of its own; answers its number."""
+        group = group or next(number for number in map(str, self._numbers)
+                              if number not in self._groups.values())
+        self.tree.link(f'{GROUPS}/{group}/devices/{path.rpartition("/")[2]}', path)
+        self.tree.link(f'{path}/iommu_group', f'{GROUPS}/{group}')
+        return group
+
+    def rebind(self, address: str, driver: str | None) -> None:
+        """Have another driver bound to a function, or none: what an administrator does by hand."""
+        function = self._known(address)
+        self._unbind(function)
+        self._override(function, driver or '')
+        if driver:
+            self._probe(function)
+
+    # -- a function and its attributes -----------------------------------------------------
+
+    def _appear(self, function: Function) -> None:
+        facts, path = function.facts, function.path
+        for name, text in identity.attributes(facts).items():
+            self.tree.file(f'{path}/{name}', text)
+        self.tree.file(f'{path}/config', identity.config(function.address, facts))
+        self.tree.file(f'{path}/driver_override', '(null)',
+                       lambda text: self._override(function, text))
+        if not function.parent:  # a virtual one goes by sriov_numvfs alone
+            self.tree.trigger(f'{path}/remove', lambda text: self._remove_if(function, text),
+                              mode=0o220)
+        self.tree.link(f'{path}/subsystem', 'bus/pci')
+        if facts.get('iommu', True):
+            function.group = self.join_group(path, self._groups.get(function.address))
+        for name, text in facts.get('attributes', {}).items():
+            self.tree.file(f'{path}/{name}', str(text))
+        if facts.get('sriov', {}).get('total'):
+            self._offer_vfs(function)
+        if function.parent:
+            self.tree.link(f'{path}/physfn', function.parent.path)
+        self._describe(function)
+        self.functions[function.address] = function
+        # last, so that whoever lists the bus finds a function complete
+        self.tree.link(f'{DEVICES}/{function.address}', path)
+        self._overlay.show(function.address)
+        self.tree.emit('add', 'pci', function.address)
+
+    def _describe(self, function: Function) -> None:
+        facts = function.facts
+        lines = [f'DRIVER={function.driver}'] if function.driver else []
+        lines += identity.uevent(function.address, facts)
+        self.tree.file(
+            f'{function.path}/uevent', '\n'.join(lines),
+            lambda text: self.tree.synthesize(text, 'pci', function.address))
+
+    def _override(self, function: Function, text: str) -> None:
+        function.override = text or None
+        self.tree.file(f'{function.path}/driver_override', text or '(null)')
+
+    def _remove_if(self, function: Function, text: str) -> None:
+        if natural(text):
+            self.remove(function)
+
+    # -- binding ---------------------------------------------------------------------------
+
+    def _driver(self, name: str) -> None:
+        if name not in self._drivers:
+            self._drivers.add(name)
+            path = f'{DRIVERS}/{name}'
+            self.tree.trigger(f'{path}/bind', lambda text: self._bind_by_hand(name, text))
+            self.tree.trigger(f'{path}/unbind', lambda text: self._unbind_by_hand(name, text))
+
+    def _known(self, address: str) -> Function:
+        if address not in self.functions:
+            raise refuse(errno.ENODEV)
+        return self.functions[address]
+
+    def _bind_by_hand(self, driver: str, address: str) -> None:
+        function = self._known(address)
+        if driver != (function.override or function.facts.get('driver')):
+            raise refuse(errno.ENODEV)
+        if function.driver:
+            raise refuse(errno.EBUSY)
+        self._probe(function)
+
+    def _unbind_by_hand(self, driver: str, address: str) -> None:
+        function = self._known(address)
+        if function.driver != driver:
+            raise refuse(errno.ENODEV)
+        self._set_vfs(function, 0)
+        self._unbind(function)
+
+    def _probe(self, function: Function) -> None:
+        """Bind whoever claims an unbound function."""
+        driver = function.override or function.facts.get('driver')
+        if function.driver or not driver or not (function.override or self._is_probed(function)):
+            return
+        self._driver(driver)
+        function.driver = driver
+        self.tree.link(f'{function.path}/driver', f'{DRIVERS}/{driver}')
+        self.tree.link(f'{DRIVERS}/{driver}/{function.address}', function.path)
+        self._describe(function)
+        for feature in self._active(function):
+            feature.bind(function)
+        self._overlay.show(function.address)
+        self.tree.emit('bind', 'pci', function.address)
+
+    def _is_probed(self, function: Function) -> bool:
+        """Of virtual functions it can be said that no driver shall come by itself."""
+        return not function.parent or self.tree.text(
+            f'{function.parent.path}/sriov_drivers_autoprobe') == '1'
+
+    def _unbind(self, function: Function) -> None:
+        if function.driver:
+            for feature in self._active(function):
+                feature.unbind(function)
+            self.tree.remove(f'{DRIVERS}/{function.driver}/{function.address}')
+            self.tree.remove(f'{function.path}/driver')
+            function.driver = None
+            self._describe(function)
+            self.tree.emit('unbind', 'pci', function.address)
+
+    def _active(self, function: Function) -> list[Feature]:
+        """The kernel driver's doing: another one, as vfio-pci, brings nothing of it."""
+        if function.driver != function.facts.get('driver'):
+            return []
+        return [feature for key, feature in self._features.items() if key in function.facts]
+
+    # -- virtual functions -----------------------------------------------------------------
+
+    def _offer_vfs(self, function: Function) -> None:
+        sriov = function.facts['sriov']
+        for name, value in {'sriov_totalvfs': sriov['total'], 'sriov_offset': sriov['offset'],
+                            'sriov_stride': sriov.get('stride', 1),
+                            'sriov_vf_device': f'{int(sriov["vf"]["device"], 16):x}'}.items():
+            self.tree.file(f'{function.path}/{name}', str(value))
+        autoprobe = f'{function.path}/sriov_drivers_autoprobe'
+        self.tree.file(autoprobe, '1', lambda text: self.tree.file(autoprobe, _truth(text)))
+        self.tree.file(f'{function.path}/sriov_numvfs', '0',
+                       lambda text: self._write_numvfs(function, text))
+
+    def _write_numvfs(self, function: Function, text: str) -> None:
+        count = natural(text)
+        if count > 0xffff:
+            raise refuse(errno.EINVAL)
+        if count > function.facts['sriov']['total']:
+            raise refuse(errno.ERANGE)
+        if count == len(function.parts):
+            return
+        if function.driver != function.facts.get('driver'):
+            raise refuse(errno.ENOENT)
+        if count and function.parts:
+            raise refuse(errno.EBUSY)
+        self._set_vfs(function, count)
+
+    def _set_vfs(self, function: Function, count: int) -> None:
+        for feature in self._active(function) if count else ():
+            feature.check_vfs(function, count)
+        for part in function.parts:
+            self.tree.remove(f'{function.path}/virtfn{part.number}')
+            self.remove(part)
+        function.parts = []
+        for number in range(count):
+            function.parts.append(self._add_vf(function, number))
+        for part in function.parts:
+            self.tree.link(f'{function.path}/virtfn{part.number}', part.path)
+        if function.facts.get('sriov', {}).get('total'):
+            self.tree.file(f'{function.path}/sriov_numvfs', str(count))
+        if count:  # that they go is told by none but themselves
+            self.tree.emit('change', 'pci', function.address)
+
+    def _add_vf(self, function: Function, number: int) -> Function:
+        sriov = function.facts['sriov']
+        address = _route(function.address, sriov['offset'] + number * sriov.get('stride', 1))
+        shared = {key: function.facts[key] for key in ('vendor', 'class', 'numa_node', 'iommu')
+                  if key in function.facts}
+        part = Function(address, shared | sriov['vf'],
+                        function.path.rpartition('/')[0] + f'/{address}', function, number)
+        self._appear(part)
+        self.tree.emit('change', 'pci', address)
+        self._probe(part)
+        return part
+
+
+def natural(text: str) -> int:
+    """A number that is not negative, as the kernel reads it."""
+    try:
+        found = int(text, 0)
+    except ValueError:
+        found = -1
+    if found < 0:
+        raise refuse(errno.EINVAL)
+    return found
+
+
+def _truth(text: str) -> str:
+    if text[:1] in ('y', 'Y', 't', 'T', '1') or text[:2].lower() == 'on':
+        return '1'
+    if text[:1] in ('n', 'N', 'f', 'F', '0') or text[:2].lower() == 'of':
+        return '0'
+    raise refuse(errno.EINVAL)
+
+
+def _route(address: str, offset: int) -> str:
+    """The address that lies so many routing ids further."""
+    domain, bus, rest = address.split(':')
+    device, function = rest.split('.')
+    route = (int(bus, 16) << 8) + (int(device, 16) << 3) + int(function) + offset
+    return f'{domain}:{route >> 8:02x}:{route >> 3 & 0x1f:02x}.{route & 7}'

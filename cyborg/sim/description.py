@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Descriptions of hosts: what a YAML file may say, and how a mistake in one is told."""
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import yaml
+
+from cyborg import errors
+from cyborg.sim import catalogue
+
+DEMO = 'demo-host.yaml'
+#: Where a tree keeps what it was made from.
+KEPT = '.scratch/description.yaml'
+
+_ADDRESS = {'type': 'string', 'pattern': r'^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$'}
+_ID = {'type': 'string', 'pattern': '^[0-9a-f]{4}$'}
+_COUNT = {'type': 'integer', 'minimum': 0}
+_PATHS = {'propertyNames': {'pattern': r'^(?!/)(?!(.*/)?\.\.(/|$)).+$'}}
+_SRIOV = {
+    'type': 'object',
+    'required': ['total'],
+    'properties': {
+        'total': _COUNT, 'enabled': _COUNT, 'offset': _COUNT, 'stride': _COUNT,
+        'vf': {'type': 'object', 'required': ['device'],
+               'properties': {'device': _ID, 'driver': {'type': ['string', 'null']}}}},
+    'if': {'properties': {'total': {'minimum': 1}}},
+    'then': {'required': ['offset', 'vf']},
+}
+_CARD = {
+    'type': 'object',
+    'required': ['at'],
+    # of the catalogue, or standing for itself
+    'oneOf': [{'required': ['model']}, {'required': ['vendor', 'device', 'class']}],
+    'properties': {
+        'at': _ADDRESS, 'vendor': _ID, 'device': _ID,
+        'model': {'type': 'string', 'pattern': '^[0-9a-f]{4}:[0-9a-f]{4}$'},
+        'subsystem': {'type': 'string', 'pattern': '^[0-9a-f]{4}:[0-9a-f]{4}$'},
+        'class': {'type': 'string', 'pattern': '^[0-9a-f]{6}$'},
+        'revision': {'type': 'string', 'pattern': '^[0-9a-f]{2}$'},
+        'name': {'type': 'string'}, 'driver': {'type': ['string', 'null']},
+        'numa_node': {'type': 'integer'}, 'iommu': {'type': 'boolean'}, 'vfs': _COUNT,
+        'sriov': _SRIOV, 'attributes': {'type': 'object'} | _PATHS},
+}
+SCHEMA = {
+    'type': 'object',
+    'additionalProperties': False,
+    'properties': {
+        'cards': {'type': 'array', 'items': _CARD},
+        'spares': {'type': 'object', 'additionalProperties': _CARD},
+        'groups': {'type': 'object', 'propertyNames': _ADDRESS, 'additionalProperties': _COUNT},
+        'bound': {'type': 'object', 'propertyNames': _ADDRESS,
+                  'additionalProperties': {'type': ['string', 'null']}},
+        'mediated': {'type': 'object', 'additionalProperties': {
+            'type': 'object', 'required': ['at', 'type'], 'additionalProperties': False,
+            'properties': {'at': _ADDRESS, 'type': {'type': 'string'}}}},
+        'files': {'type': 'object', 'additionalProperties': {
+            'type': ['string', 'null']}} | _PATHS,
+        'links': {'type': 'object', 'additionalProperties': {'type': 'string'}} | _PATHS,
+    },
+}
+
+
+def load(source: Path | str | None = None) -> dict[str, Any]:
+    """What a file says, or what a tree was made from; by default the demo's host."""
+    if source is None:
+        return catalogue.load(DEMO)
+    path = Path(source)
+    if path.is_dir():
+        if not (path / KEPT).is_file():
+            raise errors.ConfigError(
+                why=f'{path} is no tree of cyborg-sim; record it to have its description.')
+        path = path / KEPT
+    try:
+        return check(yaml.safe_load(path.read_text()))
+    except yaml.YAMLError as error:
+        mark = getattr(error, 'problem_mark', None)
+        where = f' in line {mark.line + 1}' if mark else ''
+        problem = getattr(error, 'problem', None) or 'unreadable characters'
+        raise errors.ConfigError(why=f'{source} is not YAML{where}: {problem}.') from error
+    except OSError as error:
+        raise errors.ConfigError(why=f'{source} cannot be read: {error.strerror}.') from error
+    except ValueError as error:
+        raise errors.ConfigError(why=f'{source} describes no host: {error}.') from error
+
+
+def check(facts: Any) -> dict[str, Any]:
+    """The same, if it can describe a host."""
+    checker = jsonschema.Draft202012Validator(SCHEMA)
+    error = jsonschema.exceptions.best_match(checker.iter_errors(facts))
+    if error is not None:
+        place = '.'.join(map(str, error.absolute_path))
+        raise ValueError(f'{place}: {error.message}' if place else error.message)
+    return facts

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A simulated host's tree as a file system: its writes are what a kernel would make of them."""
+
+import errno
+import os
+import stat
+from typing import Any
+
+import mfusepy
+
+from cyborg.sim.tree import Tree, refuse
+
+PAGE = 4096  #: what sysfs says of the size of any attribute
+READABLE, WRITABLE = 0o444, 0o222
+
+
+class SysfsOperations(mfusepy.Operations):
+    """What the kernel asks when somebody uses the file system."""
+
+    use_ns = True
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+
+    def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
+        status = os.lstat(self._place(path))
+        facts = {name: getattr(status, name) for name in (
+            'st_mode', 'st_nlink', 'st_uid', 'st_gid', 'st_size')}
+        facts |= {f'st_{each}time': getattr(status, f'st_{each}time_ns') for each in 'acm'}
+        if stat.S_ISREG(status.st_mode) and not path.endswith('/config'):
+            facts['st_size'] = PAGE
+        return facts
+
+    def readdir(self, path: str, fh: int) -> list[str]:
+        names = os.listdir(self._place(path))
+        return ['.', '..', *(name for name in names if path != '/' or not name.startswith('.'))]
+
+    def readlink(self, path: str) -> str:
+        return os.readlink(self._place(path))
+
+    def open(self, path: str, flags: int) -> int:
+        """Not even root reads or writes what has no such mode."""
+        mode, access = os.stat(self._place(path)).st_mode, flags & os.O_ACCMODE
+        if (access != os.O_WRONLY and not mode & READABLE
+                or access != os.O_RDONLY and not mode & WRITABLE):
+            raise refuse(errno.EACCES)
+        return 0
+
+    def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
+        return self._tree.read(path.strip('/'))[offset:offset + size]
+
+    def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
+        self._tree.write(self._place(path), data.decode(errors='replace'))
+        return len(data)
+
+    def truncate(self, path: str, length: int, fh: int | None = None) -> int:
+        """A shell does it before it writes; an attribute does not care."""
+        os.lstat(self._place(path))
+        return 0
+
+    def _place(self, path: str) -> Any:
+        return self._tree.path(path.strip('/'))
+
+
+def mount(tree: Tree, directory: str) -> None:
+    """Serve the tree there until it is unmounted; nothing is kept by the kernel, so that every
+    change is seen at once."""
+    mfusepy.FUSE(
+        SysfsOperations(tree), directory, foreground=True, fsname='cyborg-sim', allow_other=True,
+        default_permissions=True, direct_io=True, entry_timeout=0, attr_timeout=0,
+        negative_timeout=0)

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host with simulated hardware: a directory for its sysfs, no privilege, no kernel module."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from cyborg import errors
+from cyborg.accelerator import pci
+from cyborg.accelerator.sysfs import Sysfs
+from cyborg.agent.hotplug import OnEvent
+from cyborg.sim import catalogue, description
+from cyborg.sim.bus import Bus, Facts, Feature, natural
+from cyborg.sim.families import DriverFiles, Idxd, Net, Nvme
+from cyborg.sim.features import Dfl, Qat, Timecard
+from cyborg.sim.mediated import Mediated
+from cyborg.sim.overlay import Overlay
+from cyborg.sim.tree import Tree
+from cyborg.sim.vgpu import VendorVfio
+
+FEATURES = (Mediated, VendorVfio, Qat, Dfl, Timecard, Net, Nvme, Idxd, DriverFiles)
+
+
+class Host:
+    """Cards can be plugged in and pulled out at any time, from any thread."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.tree = Tree(Path(path))
+        #: what a driver may run here: the tool's name -> what it does with its arguments
+        self.tools: dict[str, Callable[..., str]] = {'fpgaconf': self._fpgaconf}
+        #: cards that are at hand, by name, as plug_in takes them
+        self.spares: dict[str, Facts] = {}
+        self._slots: dict[str, Facts] = {}
+        self._groups: dict[str, str] = {}
+        self._overlay = Overlay(self.tree)
+        self.sysfs = Sysfs(self.tree.root, writer=self.tree.write, runner=self._run)
+        self._boot()
+
+    @classmethod
+    def described(cls, path: Path | str, source: Path | str | Facts | None = None) -> Self:
+        """One as a YAML file describes it; by default the demo's."""
+        facts = source if isinstance(source, dict) else description.load(source)
+        host = cls(path)
+        host._groups = {each: str(group) for each, group in facts.get('groups', {}).items()}
+        host._overlay = Overlay(host.tree, facts.get('files'), facts.get('links'))
+        host._boot()
+        try:
+            for card in facts.get('cards', ()):
+                host.plug_in(**card)
+            host._prepare(facts)
+        except (ValueError, OSError) as error:
+            raise errors.ConfigError(why=f'The host cannot be as described: {error}.') from error
+        host.spares = facts.get('spares', {})
+        host.tree.path(description.KEPT).write_text(yaml.safe_dump(facts, sort_keys=False))
+        return host
+
+    def plug_in(self, model: str | None = None, at: str = '', vfs: int | None = None,
+                **facts: Any) -> None:
+        """Put a card of the catalogue ('10de:1eb8') into a slot ('0000:3b:00.0').
+
+        ``vfs`` says how many virtual functions it starts with; more ``facts`` take the place of
+        the catalogue's, as ``iommu=False``, ``numa_node=1``, ``driver=None`` for no driver.
+        Without a model the facts, among them ``vendor``, ``device`` and ``class``, are all.
+        """
+        if not pci.ADDRESS.fullmatch(at):
+            raise ValueError(f'{at} is no PCI address like 0000:3b:00.0')
+        known = catalogue.card(model) if model else {
+            'name': f'Card {facts["vendor"]}:{facts["device"]}'}
+        card = {key: fact for key, fact in (known | facts).items() if fact is not None}
+        if vfs is not None:
+            if vfs > card.get('sriov', {}).get('total', 0):
+                raise ValueError(f'{card["name"]} cannot have {vfs} virtual functions')
+            card['sriov'] = card.get('sriov', {'total': 0}) | {'enabled': vfs}
+        with self.tree.change():
+            if at in self._slots:
+                raise ValueError(f'There is a card at {at} already')
+            try:
+                self._bus.add(at, card)
+            except (KeyError, TypeError, AttributeError) as error:
+                raise ValueError(f'{card["name"]} at {at} lacks or mistakes a fact: '
+                                 f'{error!r}') from error
+            self._slots[at] = card
+
+    def plug_in_spare(self, name: str) -> None:
+        """Put a spare card into the slot that its description names."""
+        self.plug_in(**self.spares[name])
+
+    def pull_out(self, address: str) -> None:
+        """Take a card away, in use or not."""
+        with self.tree.change():
+            if address not in self._slots:
+                raise ValueError(f'There is no card at {address}')
+            del self._slots[address]
+            if address in self._bus.functions:
+                self._bus.remove(self._bus.functions[address])
+
+    def reboot(self) -> None:
+        """Everything that lives in the kernel alone is gone; the cards are as they started."""
+        with self.tree.change():
+            for name in ('bus', 'class', 'devices', 'kernel'):
+                self.tree.remove(name)
+            self._boot()
+
+    def program(self, address: str, region: int, function: str) -> None:
+        """Have a region of an FPGA do something else, as its bitstream would."""
+        self._dfl.program(address, region, function)
+
+    @property
+    def cards(self) -> dict[str, str]:
+        """What is plugged in: address -> name."""
+        return {address: card['name'] for address, card in self._slots.items()}
+
+    def subscribe(self, on_event: OnEvent) -> Callable[[], None]:
+        """Be called with what udev would tell, by the thread that caused it; answers how to
+        stop that."""
+        return self.tree.subscribe(lambda uevent: on_event(uevent.event))
+
+    def monitor(self, on_event: OnEvent) -> 'SimMonitor':
+        """What an agent takes instead of hotplug.UdevMonitor."""
+        return SimMonitor(self, on_event)
+
+    def _boot(self) -> None:
+        self._bus = Bus(self.tree, self._features, self._groups, self._overlay)
+        self.tree.trigger('bus/pci/rescan', self._rescan_if)
+        self._overlay.show(None)
+        self._rescan()
+
+    def _prepare(self, facts: Facts) -> None:
+        """What is there beyond the cards: who is bound to which driver, mediated devices, and
+        files of drivers that are not simulated."""
+        for address, driver in facts.get('bound', {}).items():
+            self._bus.rebind(address, driver)
+        for uuid, place in facts.get('mediated', {}).items():
+            self.sysfs.write(f'bus/pci/devices/{place["at"]}/mdev_supported_types/'
+                             f'{place["type"]}/create', uuid)
+        for address in (None, *self._bus.functions):
+            self._overlay.show(address)
+
+    def _features(self, bus: Bus) -> list[Feature]:
+        features = [feature(bus) for feature in FEATURES]
+        [self._dfl] = [each for each in features if isinstance(each, Dfl)]
+        return features
+
+    def _rescan_if(self, text: str) -> None:
+        if natural(text):
+            self._rescan()
+
+    def _rescan(self) -> None:
+        for address, card in self._slots.items():
+            if address not in self._bus.functions:
+                self._bus.add(address, card)
+
+    def _fpgaconf(self, *arguments: str) -> str:
+        """Load an image into the first region of the card at -S domain -B bus -D device
+        -F function: the simulated card does at once what the image describes."""
+        place = dict(zip(arguments[::2], arguments[1::2], strict=False))
+        domain, bus, device, function = (int(place.get(option, '0'), 16)
+                                         for option in ('-S', '-B', '-D', '-F'))
+        with open(arguments[-1], 'rb') as image:
+            image.seek(16)
+            description = json.loads(image.read(int.from_bytes(image.read(4), 'little')))
+        [cluster] = description['afu-image']['accelerator-clusters']
+        self.program(f'{domain:04x}:{bus:02x}:{device:02x}.{function}', 0,
+                     cluster['accelerator-type-uuid'])
+        return ''
+
+    def _run(self, command: Sequence[str]) -> str:
+        if command[0] not in self.tools:
+            raise FileNotFoundError(f'{command[0]} is not installed')
+        return self.tools[command[0]](*command[1:])
+
+
+class SimMonitor:
+    """Passes on a simulated host's events between start and stop."""
+
+    def __init__(self, host: Host, on_event: OnEvent) -> None:
+        self._host = host
+        self._on_event = on_event
+        self._unsubscribe: Callable[[], None] | None = None
+
+    def start(self) -> None:
+        self._unsubscribe = self._unsubscribe or self._host.subscribe(self._on_event)
+
+    def stop(self) -> None:
+        if self._unsubscribe:
+            self._unsubscribe()
+            self._unsubscribe = None

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records a host: what drivers look at on it becomes a description that looks the same."""
+
+import collections
+import itertools
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from oslo_log import log
+
+from cyborg.accelerator import mdev, pci
+from cyborg.accelerator.driver import Driver
+from cyborg.accelerator.sysfs import Node, Sysfs
+from cyborg.sim import catalogue
+from cyborg.sim.bus import Facts
+from cyborg.sim.host import FEATURES, Host
+from cyborg.sim.overlay import owner
+from cyborg.sim.tree import scratch_directory
+from cyborg.sim.watch import watch
+
+LOG = log.getLogger(__name__)
+
+BRIDGE = '06'  #: the simulator has bridges of its own
+#: Names of files that tell one card from all others of its kind.
+SERIAL = re.compile(r'serial|vpd|wwid|nguid|eui|unique_id|(^|/)address$', re.IGNORECASE)
+SHORTEST_SERIAL = 4
+
+State = tuple[str, str]  #: 'text', 'link' or 'directory', and what it holds
+
+
+class Looks:
+    """The names that were looked at, each spelled in one way: without links on the way, and from
+    ``bus/pci/devices/<address>`` on where they belong to a function."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.resolve()
+        self.names: dict[str, bool] = {}  #: whether it was used, or only listed
+
+    def look(self, path: Path, is_used: bool) -> None:
+        """Note a path, and all links that lead to it."""
+        try:
+            parts = path.relative_to(self._root).parts
+        except ValueError:
+            return
+        here = self._root
+        for part in parts:
+            here = here / part
+            if here.is_symlink():
+                self._note(here, is_used)
+                here = Path(os.path.realpath(here))
+                if not here.is_relative_to(self._root):
+                    return
+        self._note(here, is_used)
+
+    def _note(self, path: Path, is_used: bool) -> None:
+        name = self.name(path)
+        self.names[name] = self.names.get(name, False) or is_used
+
+    def name(self, path: Path) -> str:
+        relative = path.relative_to(self._root)
+        for above in (relative, *relative.parents):
+            function = f'{pci.DEVICES}/{above.name}'
+            if (pci.ADDRESS.fullmatch(above.name) and above.parts[0] == 'devices'
+                    and os.path.realpath(self._root / function) == str(self._root / above)):
+                return os.path.normpath(f'{function}/{relative.relative_to(above)}')
+        return str(relative)
+
+    def has(self, address: str | None) -> bool:
+        """Whether there is such a function; what belongs to none is anywhere."""
+        return address is None or (self._root / pci.DEVICES / address).exists()
+
+    def state(self, name: str, is_used: bool = True) -> State | None:
+        """What a name leads to; None if there is nothing, or nothing that can be read."""
+        path = self._root / name
+        if path.is_symlink() and name != f'{pci.DEVICES}/{owner(name)}':
+            target = Path(os.path.realpath(path))
+            is_inside = target.is_relative_to(self._root)
+            return ('link', self.name(target)) if is_inside else None
+        if path.is_dir():
+            return 'directory', ''
+        text = Node(path, Sysfs(self._root)).read() if is_used else ''
+        return ('text', text) if path.exists() and text is not None else None
+
+
+def record(sysfs: Sysfs, drivers: Iterable[Driver], with_serials: bool = False) -> Facts:
+    """The description of a host that these drivers cannot tell from this one."""
+    looks = Looks(sysfs.path)
+    seen = watch(sysfs, looks.look)
+    for each in drivers:
+        try:
+            collections.deque(type(each)(each.conf, seen).discover(), maxlen=0)
+        except Exception as error:  # what the others look at is worth as much as before
+            LOG.warning('Driver %s looked in vain: %s', each.name, error)
+    facts = _model(sysfs)
+    files, links = _rest(looks, facts)
+    if not with_serials:
+        files, links = _anonymous(files, links)
+    return {key: fact for key, fact in (facts | {'files': files, 'links': links}).items() if fact}
+
+
+def _model(sysfs: Sysfs) -> Facts:
+    """What can be simulated, so that it answers to writes too."""
+    functions = [each for each in pci.functions(sysfs)
+                 if each.vendor and not each.class_code.startswith(BRIDGE)]
+    cards = {each.address: _card(each) for each in functions if not each.is_virtual}
+    bound = {part.address: part.driver for each in functions for part in
+             each.virtual_functions.values()
+             if part.driver != cards[each.address]['sriov']['vf'].get('driver')}
+    return {
+        'cards': list(cards.values()),
+        'groups': {each.address: int(each.iommu_group) for each in functions
+                   if (each.iommu_group or '').isdecimal()},
+        'bound': bound,
+        'mediated': {uuid: {'at': each.address, 'type': name} for each in functions
+                     for name, kind in mdev.types(each).items() if _is_simulated(each)
+                     for uuid in kind.instances},
+    }
+
+
+def _card(function: pci.Function) -> Facts:
+    names = catalogue.models()
+    facts = {
+        'at': function.address,
+        'name': names.get(f'{function.vendor}:{function.device}', f'Card {function.device}'),
+        'vendor': function.vendor, **_identity(function),
+        'numa_node': function.numa_node, 'iommu': function.iommu_group is not None}
+    if total := function.number('sriov_totalvfs'):
+        facts['sriov'] = _sriov(function, total)
+    return {key: fact for key, fact in facts.items() if fact is not None}
+
+
+def _identity(function: pci.Function) -> Facts:
+    """What a virtual function has of its own, too."""
+    subsystem = [(function.read(f'subsystem_{each}') or '')[2:] for each in ('vendor', 'device')]
+    facts = {'device': function.device, 'class': function.class_code, 'driver': function.driver,
+             'subsystem': ':'.join(subsystem) if all(subsystem) else None,
+             'revision': (function.read('revision') or '')[2:] or None}
+    for feature in FEATURES:
+        if found := feature.recorded(function):
+            facts[feature.key] = found
+    return facts
+
+
+def _sriov(function: pci.Function, total: int) -> Facts:
+    parts = list(function.virtual_functions.values())
+    routes = [_route(each.address) for each in (function, *parts)]
+    device = function.read('sriov_vf_device') or function.device
+    facts: Facts = {
+        'total': total, 'enabled': len(parts), 'vf': {'device': device},
+        'offset': routes[1] - routes[0] if parts else function.number('sriov_offset') or 1,
+        'stride': routes[2] - routes[1] if parts[1:] else function.number('sriov_stride') or 1}
+    if parts:
+        # one that a guest has is bound to vfio-pci, and shows less than it is
+        usual = collections.Counter(each.driver for each in parts if each.driver != 'vfio-pci')
+        driver = usual.most_common(1)[0][0] if usual else 'vfio-pci'
+        sample = next((each for each in parts if each.driver == driver), parts[0])
+        facts['vf'] = {key: fact for key, fact in _identity(sample).items() if fact is not None}
+    return facts
+
+
+def _is_simulated(function: pci.Function) -> bool:
+    return any(feature.key == 'mdev' and feature.recorded(function) for feature in FEATURES)
+
+
+def _route(address: str) -> int:
+    bus, device, function = re.split('[:.]', address)[-3:]
+    return (int(bus, 16) << 8) + (int(device, 16) << 3) + int(function)
+
+
+def _rest(looks: Looks, facts: Facts) -> tuple[dict[str, str | None], dict[str, str]]:
+    """What was looked at and is otherwise on a host that the facts alone describe."""
+    files: dict[str, str | None] = {}
+    links: dict[str, str] = {}
+    with scratch_directory() as directory:
+        model = Looks(Host.described(directory / 'sys', facts).sysfs.path)
+        for each, is_used in sorted(looks.names.items()):
+            if not model.has(owner(each)):
+                continue
+            there, here = looks.state(each, is_used), model.state(each, is_used)
+            if there is None and here is not None:
+                files[each] = None
+            elif there is not None and there != here:
+                kind, content = there
+                if kind == 'link' and model.has(owner(content)):
+                    links[each] = content
+                elif kind != 'link':
+                    files[each + '/' * (kind == 'directory')] = content
+    return _without_implied(files), links
+
+
+def _without_implied(files: Mapping[str, str | None]) -> dict[str, str | None]:
+    """A directory comes by itself with what is in it."""
+    above = {f'{parent}/' for name in files for parent in Path(name).parents}
+    return {name: text for name, text in files.items() if name not in above}
+
+
+def _anonymous(files: Mapping[str, str | None],
+               links: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The same with serial numbers of the same shape that mean nothing."""
+    serials = {text for name, text in files.items()
+               if text and SERIAL.search(name) and len(text) >= SHORTEST_SERIAL}
+    others = {serial: _numbered(serial, number)
+              for number, serial in enumerate(sorted(serials), 1)}
+
+    def hide(text: str | None) -> str | None:
+        for serial, other in others.items():
+            text = text and text.replace(serial, other)
+        return text
+    return ({str(hide(name)): hide(text) for name, text in files.items()},
+            {str(hide(name)): str(hide(target)) for name, target in links.items()})
+
+
+def _numbered(serial: str, number: int) -> str:
+    digits: Iterator[str] = itertools.chain(reversed(str(number)), itertools.repeat('0'))
+    return ''.join(reversed([next(digits) if each.isalnum() else each
+                             for each in reversed(serial)]))

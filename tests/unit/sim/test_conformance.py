@@ -1,0 +1,430 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kit passes drivers that keep their promises, and finds each promise that is broken."""
+
+import os
+import uuid
+
+import pytest
+import stevedore
+from oslo_config import cfg
+
+from cyborg import conf as options
+from cyborg import errors, objects
+from cyborg.accelerator import driver, mdev, pci
+from cyborg.sim import conformance
+
+KIND = 'acme-half'
+SHARED = {'vendor': '1234', 'device': '5678', 'class': '120000', 'driver': 'acme',
+          'mdev': {'types': {'half': {'name': 'Acme Half', 'max_instance': 2},
+                             'whole': {'name': 'Acme Whole', 'max_instance': 1}}}}
+FACTS = {'cards': [SHARED | {'at': '0000:3b:00.0'}, SHARED | {'at': '0000:af:00.0'}]}
+
+
+class Good(pci.Driver):
+    """Half a card for each guest."""
+
+    name = 'acme_driver'
+    type = 'AICHIP'
+    catalogue = (pci.Model('1234', '5678', 'Acme Turbo', 'CUSTOM_NPU'),)
+
+    def slice(self, card, model):
+        kind = mdev.types(card).get(KIND)
+        yield self.deployable(card.address, model, [
+            self.handle(card, number) for number in range(self.room(kind))])
+
+    def handle(self, card, number):
+        return objects.AttachHandle(
+            key=str(number), type='MDEV', is_host_prepared=True,
+            info=card.attach_info | {'asked_type': KIND, 'vgpu_mark': f'{KIND}_{number}'})
+
+    def room(self, kind):
+        return (kind.max_instances or 0) if kind else 0
+
+    def attach(self, handle, work):
+        mdev.create(self.function(handle), KIND, handle.uuid)
+
+    def detach(self, handle):
+        mdev.remove(self.sysfs, handle.uuid)
+
+
+@pytest.fixture
+def conf():
+    conf = cfg.ConfigOpts()
+    options.register(conf)
+    conf([], project='cyborg', default_config_files=[], default_config_dirs=[])
+    return conf
+
+
+@pytest.fixture
+def broken(conf):
+    """The promises that a driver breaks, of those that begin so, and how."""
+    def broken(cls, promise='', **more):
+        benches = conformance.simulated(lambda sysfs: cls(conf, sysfs), FACTS | more)
+        checks = [check for check in conformance.CHECKS if check.promise.startswith(promise)]
+        return {result.promise: result.failure for result in conformance.run(benches, checks)
+                if result.failure is not None}
+    return broken
+
+
+def test_a_good_driver_breaks_none(broken):
+    assert broken(Good) == {}
+
+
+class FindsNothing(Good):
+    catalogue = ()
+
+
+class OffersNothing(Good):
+    def slice(self, card, model):
+        raise pci.Unusable('It is Sunday.')
+
+
+class Meddles(Good):
+    def board_info(self, function):
+        function.write('driver_override', 'acme')
+        return {}
+
+
+class Forgets(Good):
+    def discover(self):
+        for device in super().discover():
+            device.vendor_board_info = {'moment': str(uuid.uuid4())}
+            yield device
+
+
+class Counts(Good):
+    def discover(self):
+        for device in super().discover():
+            device.key = f'group{pci.Function.at(self.sysfs, device.key).iommu_group}'
+            yield device
+
+
+class NeedsWhatIsLost(Good):
+    def discover(self):
+        for device in super().discover():
+            card = pci.Function.at(self.sysfs, device.key)
+            device.key += str(card.driver)  # bound by hand
+            yield device
+
+
+class SameKeys(Good):
+    def discover(self):
+        for device in super().discover():
+            device.key = 'card'
+            yield device
+
+
+class SameNames(Good):
+    def slice(self, card, model):
+        for deployable in super().slice(card, model):
+            deployable.name = 'part'
+            yield deployable
+
+
+class SamePlaces(Good):
+    def handle(self, card, number):
+        handle = super().handle(card, number)
+        handle.info = card.attach_info | {'asked_type': KIND}
+        return handle
+
+
+class OddTraits(Good):
+    def slice(self, card, model):
+        for deployable in super().slice(card, model):
+            deployable.traits = ['HW_ACME']
+            yield deployable
+
+
+class OddClass(Good):
+    catalogue = (pci.Model('1234', '5678', 'Acme Turbo', 'npu'),)
+
+
+class WrongType(Good):
+    def discover(self):
+        for device in super().discover():
+            device.type = 'GPU'
+            yield device
+
+
+class TooLong(Good):
+    def discover(self):
+        for device in super().discover():
+            device.model = 'x' * 256
+            yield device
+
+
+class Miscounts(Good):
+    def slice(self, card, model):
+        for deployable in super().slice(card, model):
+            deployable.num_accelerators = 7
+            yield deployable
+
+
+class Orphans(Good):
+    def slice(self, card, model):
+        for deployable in super().slice(card, model):
+            deployable.parent_name = 'nobody'
+            yield deployable
+
+
+class Circles(Good):
+    def slice(self, card, model):
+        for deployable in super().slice(card, model):
+            deployable.parent_name = deployable.name
+            yield deployable
+
+
+class MisspellsPlaces(Good):
+    def handle(self, card, number):
+        handle = super().handle(card, number)
+        handle.info = handle.info | {'bus': f'0x{handle.info["bus"]}'}
+        return handle
+
+
+class PointsNowhere(Good):
+    def handle(self, card, number):
+        handle = super().handle(card, number)
+        handle.info = handle.info | {'function': '7'}
+        return handle
+
+
+class AsksForTheUnknown(Good):
+    def handle(self, card, number):
+        handle = super().handle(card, number)
+        handle.info = handle.info | {'asked_type': 'acme-third'}
+        return handle
+
+
+class ReadsSecrets(Good):
+    def room(self, kind):
+        kind.read('create')
+        return super().room(kind)
+
+
+class AttachesNothing(Good):
+    def attach(self, handle, work):
+        pass
+
+
+class AttachesOnce(Good):
+    def attach(self, handle, work):
+        kind = mdev.types(self.function(handle))[KIND]
+        try:
+            kind.write('create', handle.uuid)
+        except OSError as error:
+            raise errors.DriverFailed(name=self.name, why=str(error)) from error
+
+
+class DetachesOnce(Good):
+    def detach(self, handle):
+        if not self.sysfs.has(f'{mdev.DEVICES}/{handle.uuid}'):
+            raise errors.DriverFailed(name=self.name, why='It is not there.')
+        super().detach(handle)
+
+
+class LeavesSomething(Good):
+    def attach(self, handle, work):
+        self.function(handle).write('driver_override', 'acme')
+        super().attach(handle, work)
+
+
+class ShowsWhatIsFree(Good):
+    def room(self, kind):
+        return kind.available if kind else 0
+
+
+class PromisesTooMuch(Good):
+    def room(self, kind):
+        return super().room(kind) + 1
+
+
+class LocksItselfOut(Good):
+    def attach(self, handle, work):
+        card = self.function(handle)
+        if card.read('driver_override') == 'locked':
+            raise errors.DriverFailed(name=self.name, why='It is locked.')
+        card.write('driver_override', 'locked')
+        super().attach(handle, work)
+        card.write('driver_override', '')
+
+
+class PassesErrorsOn(Good):
+    def attach(self, handle, work):
+        if not self.sysfs.has(f'{mdev.DEVICES}/{handle.uuid}'):
+            mdev.types(self.function(handle))[KIND].write('create', handle.uuid)
+
+
+class TrustsFiles(Good):
+    def board_info(self, function):
+        return {'numa_node': str(int((function.path / 'numa_node').read_text()))}
+
+
+class GivesUp(Good):
+    def discover(self):
+        try:
+            return [device for device in super().discover()
+                    if int((device.std_board_info['product_id']), 16)
+                    and pci.Function.at(self.sysfs, device.key).number('numa_node') + 1 >= 0]
+        except TypeError:
+            return []
+
+
+class TrustsTheBus(Good):
+    def discover(self):
+        os.listdir(self.sysfs.path / 'bus/pci/devices')
+        return super().discover()
+
+
+class TrustsTheSlot(Good):
+    def board_info(self, function):
+        names = sorted(os.listdir(function.path))
+        return {'files': str(len([name for name in names if name == 'vendor']))}
+
+
+class ClingsToTheCard(Good):
+    def detach(self, handle):
+        if not self.function(handle).exists():
+            raise errors.DriverFailed(name=self.name, why='The card is gone.')
+        super().detach(handle)
+
+
+class AttachesToNothing(Good):
+    def attach(self, handle, work):
+        if self.function(handle).exists():
+            super().attach(handle, work)
+
+
+class TakesAnything(Good):
+    def program(self, deployable, image):
+        return
+
+
+@pytest.mark.parametrize(('cls', 'promise', 'why'), [
+    (FindsNothing, 'It finds a device', 'nothing was found'),
+    (OffersNothing, 'It finds a device', 'It is Sunday'),
+    (Meddles, 'Looking changes nothing', "'acme' was written"),
+    (Forgets, 'Looking again shows the same', 'not the same at every look'),
+    (Counts, 'Names stay when the kernel counts', 'depend on the order'),
+    (NeedsWhatIsLost, 'Names stay over a reboot', 'did not survive'),
+    (SameKeys, 'Keys and names are unique', 'of the device card'),
+    (SameNames, 'Keys and names are unique', 'of the deployable part'),
+    (SamePlaces, 'Keys and names are unique', 'of the handle with the place'),
+    (OddTraits, 'Traits and resource classes', 'HW_ACME'),
+    (OddClass, 'Traits and resource classes', 'resource class npu'),
+    (WrongType, 'All that is found can be sent', 'is of type GPU'),
+    (TooLong, 'All that is found can be sent', 'longer than'),
+    (Miscounts, 'Deployables form a tree', 'counts 7'),
+    (Orphans, 'Deployables form a tree', 'nobody, which is not there'),
+    (Circles, 'Deployables form a tree', 'hangs from itself'),
+    (MisspellsPlaces, 'Handles say where they sit', 'bus'),
+    (PointsNowhere, 'Handles say where they sit', 'where nothing is'),
+    (AsksForTheUnknown, 'Handles say where they sit', 'asked_type'),
+    (ReadsSecrets, 'Looking reads nothing that only root', 'create is not for everybody'),
+    (AttachesNothing, 'Attaching and detaching can be repeated', 'changed nothing'),
+    (AttachesOnce, 'Attaching and detaching can be repeated', 'DriverFailed'),
+    (DetachesOnce, 'Attaching and detaching can be repeated', 'It is not there'),
+    (LeavesSomething, 'Attaching and detaching can be repeated', 'driver_override'),
+    (ShowsWhatIsFree, 'A handle that is in use', 'was not found while'),
+    (PromisesTooMuch, 'All handles of a deployable', 'no room left'),
+    (LocksItselfOut, 'Attaching or detaching that was cut off', 'It is locked'),
+    (PassesErrorsOn, 'A write that the kernel refuses', 'OSError'),
+    (TrustsFiles, 'Whatever a file holds', 'discover raised'),
+    (GivesUp, 'Whatever a file holds', 'changed the device'),
+    (TrustsTheSlot, 'A card that goes while', 'discover raised'),
+    (TrustsTheBus, 'A host without any card', 'FileNotFoundError'),
+    (ClingsToTheCard, 'Detaching from a card that is gone', 'The card is gone'),
+    (AttachesToNothing, 'Detaching from a card that is gone', 'was no error'),
+    (TakesAnything, 'An image that fits nothing', 'took noise'),
+])
+def test_a_broken_promise_is_found(broken, cls, promise, why):
+    [failure] = broken(cls, promise, bound={
+        '0000:af:00.0': 'other'} if cls is NeedsWhatIsLost else {}).values()
+    assert why in failure
+
+
+def test_every_promise_can_be_broken():
+    tried = {mark.args[1][index][1] for mark in test_a_broken_promise_is_found.pytestmark
+             for index in range(len(mark.args[1]))}
+    for check in conformance.CHECKS:
+        assert any(check.promise.startswith(promise) for promise in tried), check.promise
+
+
+def test_what_cannot_be_tried_says_why(conf):
+    class Whole(pci.Driver):
+        name, type, catalogue = 'whole_driver', 'AICHIP', Good.catalogue
+
+    benches = conformance.simulated(lambda sysfs: Whole(conf, sysfs), FACTS)
+    results = list(conformance.run(benches, conformance.CHECKS))
+    assert not [result for result in results if result.failure]
+    skipped = {result.skipped for result in results} - {None}
+    assert skipped == {'the host has nothing to prepare for its handles'}
+
+
+def test_a_host_that_is_not_simulated_is_only_looked_at_and_served(conf, host):
+    host.plug_in(**SHARED, at='0000:3b:00.0')
+    benches = conformance.on_real(lambda sysfs: Good(conf, sysfs), host.sysfs)
+    results = list(conformance.run(benches, conformance.CHECKS))
+    assert not [result for result in results if result.failure]
+    skipped = [result.promise for result in results if result.skipped]
+    assert len(skipped) == 5
+    assert not [name for name in skipped if name.startswith(('Attaching', 'Looking', 'Keys'))]
+
+
+class TestResults:
+    def test_they_are_lines(self):
+        assert str(conformance.Result('It is round')) == 'ok    It is round'
+        assert str(conformance.Result('It is round', failure='it is flat')) == (
+            'FAIL  It is round: it is flat.')
+        assert str(conformance.Result('It is round', skipped='it is away')) == (
+            'skip  It is round: it is away.')
+
+
+#: Options without which a driver offers less than it can.
+SETTINGS = {
+    'nvidia_gpu_driver': """
+[gpu_devices]
+enabled_vgpu_types = nvidia-222, nvidia-468, 1424
+[vgpu_nvidia-222]
+device_addresses = 0000:10:00.0
+[vgpu_nvidia-468]
+device_addresses = 0000:14:00.0
+[vgpu_1424]
+device_addresses = 0000:1c:00.0
+""",
+    'intel_nic_driver': """
+[nic_devices]
+enabled_nic_types = x710_static
+[x710_static]
+physical_device_mappings = physnet1:0000:10:00.0, physnet2:0000:14:00.0
+""",
+    'pci_driver': """
+[pci]
+passthrough_whitelist = {"vendor_id": "1b36"}
+passthrough_whitelist = {"vendor_id": "8086", "product_id": "37c9"}
+""",
+}
+CARDS = {
+    'nvidia_gpu_driver': ['10de:1eb8', '10de:20b5', '10de:2331', '10de:2335'],
+    'intel_nic_driver': ['8086:1572', '8086:1592'],
+    'pci_driver': ['1b36:0010', '8086:37c8'],
+}
+#: Shows what there is, and offers nothing.
+SHOWS_ONLY = 'nvmf_spdk_driver'
+
+
+@pytest.mark.parametrize('name', sorted(
+    {*stevedore.ExtensionManager(driver.NAMESPACE).entry_points_names()} - {SHOWS_ONLY}))
+def test_a_driver_of_ours_keeps_its_promises(tmp_path, name):
+    path = tmp_path / 'cyborg.conf'
+    path.write_text(SETTINGS.get(name, ''))
+    conf = cfg.ConfigOpts()
+    options.register(conf)
+    conf(['--config-file', str(path)], project='cyborg', default_config_dirs=[])
+
+    make = conformance.by_name(name, conf)
+    facts = conformance.default_host(make)
+    if name in CARDS:
+        facts = {'cards': [{'model': model, 'at': f'0000:{0x10 + 4 * number:02x}:00.0'}
+                           for number, model in enumerate(CARDS[name])]}
+    results = list(conformance.run(conformance.simulated(make, facts), conformance.CHECKS))
+    assert [str(result) for result in results if result.failure] == []

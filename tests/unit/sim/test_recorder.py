@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was recorded of a host looks to drivers as that host did."""
+
+import json
+import uuid
+
+import pytest
+import stevedore
+from oslo_config import cfg
+
+from cyborg import conf as options
+from cyborg import objects
+from cyborg.accelerator import driver, pci
+from cyborg.sim import Host, catalogue, recorder
+from cyborg.sim.conformance.bench import plain
+
+T4, A100, QAT = '0000:3b:00.0', '0000:af:00.0', '0000:6b:00.0'
+MDEV = str(uuid.UUID(int=7))
+CONF = f"""
+[gpu_devices]
+enabled_vgpu_types = nvidia-222, nvidia-468
+[vgpu_nvidia-222]
+device_addresses = {T4}
+[vgpu_nvidia-468]
+device_addresses = {A100}
+"""
+
+
+@pytest.fixture
+def load(tmp_path):
+    """All drivers of ours, for a host."""
+    path = tmp_path / 'cyborg.conf'
+    path.write_text(CONF)
+    conf = cfg.ConfigOpts()
+    options.register(conf)
+    conf(['--config-file', str(path)], project='cyborg', default_config_dirs=[])
+    names = sorted(stevedore.ExtensionManager(driver.NAMESPACE).entry_points_names())
+    return lambda host: driver.load(names, conf, host.sysfs)
+
+
+@pytest.fixture
+def discover(load):
+    def discover(host):
+        return {(each.name, device.key): plain(device)
+                for each in load(host) for device in each.discover()}
+    return discover
+
+
+@pytest.fixture
+def again(load, tmp_path):
+    """The host that was recorded of another, by way of a file."""
+    def again(host, **how):
+        facts = recorder.record(host.sysfs, load(host), **how)
+        return Host.described(tmp_path / 'again', json.loads(json.dumps(facts)))
+    return again
+
+
+@pytest.mark.parametrize('model', sorted(catalogue.models()))
+def test_any_card_looks_the_same(host, discover, again, model):
+    host.plug_in(model, at=A100, numa_node=1)
+    expected = discover(host)
+    assert discover(again(host, with_serials=True)) == expected
+
+
+def test_a_host_in_use_looks_the_same(host, discover, again):
+    host.plug_in('10de:1eb8', at=T4)
+    host.plug_in('10de:20b5', at=A100)
+    host.plug_in('8086:4940', at=QAT, vfs=2, iommu=False)
+    host.sysfs.write(f'bus/pci/devices/{T4}/mdev_supported_types/nvidia-222/create', MDEV)
+    part = pci.Function.at(host.sysfs, '0000:af:00.4')
+    part.write('driver_override', 'vfio-pci')
+    (part / 'driver').write('unbind', part.address)
+    host.sysfs.write('bus/pci/drivers_probe', part.address)
+    copy = again(host)
+    assert discover(copy) == discover(host)
+    assert pci.Function.at(copy.sysfs, '0000:af:00.4').driver == 'vfio-pci'
+    assert pci.Function.at(copy.sysfs, '0000:af:00.5').iommu_group == pci.Function.at(
+        host.sysfs, '0000:af:00.5').iommu_group
+    assert copy.sysfs.has(f'bus/mdev/devices/{MDEV}')
+
+
+def test_what_was_recorded_behaves_as_well(host, again, load):
+    host.plug_in('10de:1eb8', at=T4)
+    copy = again(host)
+    [gpus] = [each for each in load(copy) if each.name == 'nvidia_gpu_driver']
+    [device] = gpus.discover()
+    handle = device.deployables[0].attach_handles[0]
+    stored = objects.AttachHandle(uuid=MDEV, key=handle.key, type=handle.type, info=handle.info,
+                                  is_host_prepared=True)
+    gpus.attach(stored, None)
+    assert copy.sysfs.has(f'bus/mdev/devices/{MDEV}')
+    gpus.detach(stored)
+    assert not copy.sysfs.has(f'bus/mdev/devices/{MDEV}')
+
+
+def test_only_what_drivers_look_at_is_there(host, load):
+    host.plug_in('1d9b:0400', at=T4, attributes={'secret': 'password', 'vpd': 'abcdef'})
+    host.sysfs.path.joinpath('firmware').mkdir()
+    host.sysfs.path.joinpath('firmware/key').write_text('password')
+    text = json.dumps(recorder.record(host.sysfs, load(host)))
+    assert 'password' not in text
+    assert 'abcdef' not in text
+    assert 'max_adjustment' not in text  # nobody reads it
+
+
+class TestSerialNumbers:
+    @pytest.fixture
+    def cards(self, host):
+        for number, serial in enumerate(('1a:2b:3c:4d:5e:6f', 'aa:bb:cc:dd:ee:ff')):
+            host.plug_in('1d9b:0400', at=f'0000:{0x3b + 4 * number:02x}:00.0',
+                         timecard={'serial': serial})
+
+    def test_they_are_replaced_by_others_of_the_same_shape(self, host, cards, load, again):
+        facts = recorder.record(host.sysfs, load(host))
+        assert '1a:2b:3c' not in json.dumps(facts)
+        assert 'aa:bb:cc' not in json.dumps(facts)
+        serials = [device.vendor_board_info['serial'] for each in load(again(host))
+                   if each.name == 'time_sync_driver' for device in each.discover()]
+        assert serials == ['00:00:00:00:00:01', '00:00:00:00:00:02']
+
+    def test_they_stay_if_they_are_asked_for(self, host, cards, load):
+        facts = recorder.record(host.sysfs, load(host), with_serials=True)
+        assert '1a:2b:3c:4d:5e:6f' in json.dumps(facts)
+
+
+def test_a_driver_that_fails_does_not_spoil_the_record_of_others(host, load, discover, again,
+                                                                 monkeypatch, caplog):
+    host.plug_in('10de:1eb8', at=T4)
+    expected = discover(host)
+
+    def fail(self):
+        raise RuntimeError('no tool')
+    [qat] = [each for each in load(host) if each.name == 'intel_qat_driver']
+    with monkeypatch.context() as patch:
+        patch.setattr(type(qat), 'discover', fail)
+        copy = again(host)
+    assert discover(copy) == expected
+    assert 'intel_qat_driver looked in vain: no tool' in caplog.text
