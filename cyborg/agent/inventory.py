@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's loop: see, report, publish, finish what was left undone."""
+
+import hashlib
+import json
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+
+import oslo_messaging as messaging
+from oslo_config import cfg
+from oslo_log import log
+
+from cyborg import context, errors, objects
+from cyborg.accelerator import mdev
+from cyborg.accelerator.sysfs import Sysfs
+from cyborg.agent import drivers
+from cyborg.agent.attach import Attacher
+from cyborg.clients.placement import Placement
+from cyborg.conductor.rpcapi import ConductorAPI
+
+LOG = log.getLogger(__name__)
+
+#: provider uuids derive from provider names, so that nothing needs to travel back
+NAMESPACE = uuid.UUID('6f1b3c1e-9d0a-5e0b-8a3a-3f6c2b6f7c11')
+#: the longest a burst of events can put off a look, in units of [agent] settle_time
+MOST_SETTLING = 20
+
+
+class Inventory:
+    """One thread. Whatever happens only wakes it; each round looks at everything afresh."""
+
+    def __init__(self, conf: cfg.ConfigOpts, hostname: str, guards: Sequence[drivers.Guard],
+                 conductor: ConductorAPI, placement: Placement, attacher: Attacher,
+                 sysfs: Sysfs) -> None:
+        self._conf = conf.agent
+        self._hostname = hostname
+        self._guards = guards
+        self._conductor = conductor
+        self._placement = placement
+        self._attacher = attacher
+        self._sysfs = sysfs
+        self._awake = threading.Event()
+        self._stopping = threading.Event()
+        self._must_report = False
+        self._thread = threading.Thread(
+            target=self._run, name=f'inventory-{hostname}', daemon=True)
+        # what was last agreed on
+        self._digest: str | None = None
+        self._sequence = 0
+        self._unpublished: list[objects.Provider] | None = None
+        self._adopted: dict[str, str] = {}
+        self._conflicts: dict[str, str] = {}
+        self._failures = 0
+        #: all drivers were asked, and Placement has what they found
+        self.is_ready = threading.Event()
+
+    # -- the thread ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish the round."""
+        self._stopping.set()
+        self._awake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def wake(self, must_report: bool = False) -> None:
+        """Look now; ``must_report``: and tell, even if nothing changed."""
+        if must_report:
+            self._must_report = True
+        self._awake.set()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._awake.clear()
+            try:
+                self.sync()
+                self._failures = 0
+            except (errors.CyborgError, messaging.MessagingException) as error:
+                self._failures += 1
+                why = error.faultstring if isinstance(error, errors.CyborgError) else error
+                LOG.warning('This round did not end; the next one goes on: %s', why)
+            except Exception:
+                self._failures += 1
+                LOG.exception('This round failed; the next one tries again.')
+            if self._awake.wait(self._pause()):
+                self._settle()
+
+    def _pause(self) -> float:
+        """Until the next round: the usual interval, or less as long as something fails."""
+        if not self._failures:
+            return self._conf.resync_interval
+        return min(2 ** min(self._failures - 1, 10), self._conf.resync_interval)
+
+    def _settle(self) -> None:
+        """Let a burst of events end, so that it makes one round."""
+        for _ in range(MOST_SETTLING):
+            if self._stopping.is_set():
+                return
+            self._awake.clear()
+            if not self._awake.wait(self._conf.settle_time):
+                return
+
+    # -- a round ---------------------------------------------------------------------------
+
+    def sync(self) -> None:
+        """One round: see, report, publish, finish what was left undone."""
+        must_report, self._must_report = self._must_report, False
+        try:
+            was_idle, prepared = self._attacher.is_idle, self._attacher.prepared
+            found, states = drivers.discover(self._guards)
+            mdevs = sorted(node.name for node in (self._sysfs / mdev.DEVICES).children())
+            is_still = was_idle and self._attacher.is_idle
+            report = self._report(found, states, mdevs if is_still else None, prepared)
+            if report.digest == self._digest and not must_report:
+                self._conductor.heartbeat(context.internal(), self._hostname, report.digest)
+            else:
+                self._tell(report)
+        except Exception:
+            self._must_report = must_report or self._must_report
+            raise
+        self._publish()
+
+    def _tell(self, report: objects.Report) -> None:
+        plan = self._conductor.report(context.internal(), report)
+        LOG.info('Reported %s devices of %s.', len(report.devices), self._hostname)
+        if report.digest == self._digest:  # asked for: somebody doubts what we published
+            self._placement.forget()
+        self._digest = report.digest
+        self._unpublished = plan.providers
+        self._attacher.do(plan.pending)
+
+    def _publish(self) -> None:
+        """Have Placement show what the conductor knows. What it answers may be news again."""
+        if self._unpublished is None:
+            return
+        published = self._placement.publish(self._hostname, self._unpublished)
+        if published.is_settled:  # else a guest still holds what should go: once more next time
+            self._unpublished = None
+        news = (published.conflicts != self._conflicts or not self.is_ready.is_set()
+                or published.adopted.items() - self._adopted.items())
+        for name in published.conflicts.keys() - self._conflicts.keys():
+            LOG.error('%s is not published: %s', name, published.conflicts[name])
+        self._conflicts = dict(published.conflicts)
+        self._adopted.update(published.adopted)
+        self.is_ready.set()
+        if news:
+            self.wake()
+
+    def _report(self, found: list[objects.Device], states: list[objects.Driver],
+                mdevs: list[str] | None, prepared: dict[str, int]) -> objects.Report:
+        for device in found:
+            self._localise(device)
+        picture = {
+            'devices': found, 'drivers': states, 'mdevs': mdevs,
+            'conflicts': self._conflicts, 'is_ready': self.is_ready.is_set()}
+        # What we did ourselves may have been undone by others: equal pictures before and after
+        # are not the same news.
+        digest = _digest(picture | {'done': self._attacher.count})
+        self._sequence = max(self._sequence + 1, time.time_ns() // 1000)
+        return objects.Report(
+            hostname=self._hostname, sequence=self._sequence, digest=digest,
+            is_first=self._digest is None, prepared=prepared, **picture)
+
+    def _localise(self, device: objects.Device) -> None:
+        """Make names unique in the cloud, and providers known by them."""
+        device.hostname = self._hostname
+        for deployable in device.deployables:
+            deployable.name = f'{self._hostname}_{deployable.name}'
+            if deployable.parent_name is not None:
+                deployable.parent_name = f'{self._hostname}_{deployable.parent_name}'
+            if not deployable.given('driver_name'):
+                deployable.driver_name = device.driver_name
+            deployable.rp_uuid = (self._adopted.get(deployable.name)
+                                  or str(uuid.uuid5(NAMESPACE, deployable.name)))
+
+
+def _digest(picture: dict[str, object]) -> str:
+    """Equal for equal pictures, whoever looked and when."""
+    plain = objects.Serializer().serialize_entity(None, picture)
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()

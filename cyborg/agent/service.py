@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An agent as a whole: its parts, put together, started and stopped."""
+
+from collections.abc import Callable
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log
+
+from cyborg import rpc
+from cyborg.accelerator import driver
+from cyborg.accelerator.sysfs import Sysfs
+from cyborg.agent import endpoints, hotplug
+from cyborg.agent.attach import Attacher
+from cyborg.agent.drivers import Guard
+from cyborg.agent.inventory import Inventory
+from cyborg.clients.placement import Placement
+from cyborg.conductor.rpcapi import ConductorAPI
+
+LOG = log.getLogger(__name__)
+
+MakeMonitor = Callable[[hotplug.OnEvent], hotplug.Monitor]
+
+
+class Agent:
+    """Everything on one host. A simulated host brings its own sysfs and events."""
+
+    def __init__(self, conf: cfg.ConfigOpts, transport: Any, hostname: str,
+                 placement: Placement, sysfs: Sysfs,
+                 make_monitor: MakeMonitor = hotplug.UdevMonitor,
+                 driver_names: list[str] | None = None) -> None:
+        names = conf.agent.enabled_drivers if driver_names is None else driver_names
+        guards = [Guard(each, conf.agent.driver_timeout)
+                  for each in driver.load(names, conf, sysfs)]
+        conductor = ConductorAPI(transport)
+        self.hostname = hostname
+        self.attacher = Attacher(conf, hostname, guards, conductor)
+        self.inventory = Inventory(conf, hostname, guards, conductor, placement, self.attacher,
+                                   sysfs)
+        self._monitor = make_monitor(self._hear)
+        self._server = rpc.server(transport, rpc.AGENT, hostname, [
+            endpoints.Conducted(self.inventory, self.attacher),
+            endpoints.OsAcc(conf, hostname, self.inventory, conductor)])
+
+    def _hear(self, event: hotplug.Event) -> None:
+        LOG.debug('%s %s %s', event.action, event.subsystem, event.device)
+        self.inventory.wake()
+
+    def start(self) -> None:
+        """Listen before looking, so that nothing happens unheard between the two."""
+        self._server.start()
+        self._monitor.start()
+        self.inventory.start()
+
+    def stop(self) -> None:
+        """Take no new work, finish what is under way."""
+        self._monitor.stop()
+        self._server.stop()
+        self._server.wait()
+        self.inventory.stop()
+        self.attacher.stop()

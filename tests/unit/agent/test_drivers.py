@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A driver that raises or hangs hurts nobody but its own devices."""
+
+import threading
+
+import pytest
+
+from cyborg import errors, objects
+from cyborg.accelerator.driver import Driver
+from cyborg.agent import drivers
+
+
+def device(key):
+    return objects.Device(key=key, type='GPU', vendor='10de', driver_name='')
+
+
+class Healthy(Driver):
+    name, type = 'healthy', 'GPU'
+
+    def __init__(self, *keys):
+        self.keys = keys
+
+    def discover(self):
+        return (device(key) for key in self.keys)
+
+
+class Other(Healthy):
+    name = 'other'
+
+
+class Raising(Healthy):
+    name = 'raising'
+
+    def discover(self):
+        yield device('half')
+        raise ZeroDivisionError('sysfs has a hole')
+
+
+class Hanging(Healthy):
+    name = 'hanging'
+
+    def __init__(self):
+        self.gate, self.begun = threading.Event(), 0
+
+    def discover(self):
+        self.begun += 1
+        self.gate.wait(60)
+        return [device('late')]
+
+    def attach(self, handle, work):
+        self.begun += 1
+        self.gate.wait(60)
+
+
+def guard(driver, timeout=0.05):
+    return drivers.Guard(driver, timeout)
+
+
+def test_what_healthy_drivers_find_is_found_beside_those_that_fail():
+    hanging = Hanging()
+    found, states = drivers.discover(
+        [guard(Raising()), guard(hanging), guard(Healthy('a', 'b'), 30)])
+    assert [each.key for each in found] == ['a', 'b']
+    assert [(state.name, state.status) for state in states] == [
+        ('raising', 'failed'), ('hanging', 'failed'), ('healthy', 'ok')]
+    assert 'ZeroDivisionError' in states[0].error
+    assert 'did not end within' in states[1].error
+    hanging.gate.set()
+
+
+def test_while_a_look_hangs_no_other_is_begun():
+    hanging = Hanging()
+    guarded = guard(hanging)
+    for _ in range(3):
+        with pytest.raises(errors.DriverFailed):
+            guarded.discover()
+    assert hanging.begun == 1
+    hanging.gate.set()
+
+
+def test_a_driver_that_comes_back_is_asked_again():
+    hanging = Hanging()
+    guarded = guard(hanging, 5)
+    hanging.gate.set()
+    assert [each.key for each in guarded.discover()] == ['late']
+    assert [each.key for each in guarded.discover()] == ['late']
+
+
+def test_a_driver_that_hangs_too_often_is_not_called_any_more(monkeypatch):
+    monkeypatch.setattr(drivers, 'MOST_HANGING', 2)
+    hanging = Hanging()
+    guarded = guard(hanging)
+    work = objects.Work(kind='attach', driver_name='hanging', device_key='d',
+                        deployable_name='n', handle=objects.AttachHandle(
+                            key='k', type='PCI', info={}))
+    for _ in range(4):
+        with pytest.raises(errors.DriverFailed):
+            guarded.attach(work)
+    assert hanging.begun == 2
+    hanging.gate.set()
+
+
+def test_a_device_that_two_drivers_know_belongs_to_the_first():
+    found, _ = drivers.discover([guard(Healthy('a'), 30), guard(Other('a', 'b'), 30)])
+    assert [(each.key, each.driver_name) for each in found] == [('a', 'healthy'), ('b', 'other')]
