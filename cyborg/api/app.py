@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The WSGI application, alone or in the pipeline that a paste file describes."""
+
+import pathlib
+import sys
+from typing import Any
+
+import pecan
+from oslo_config import cfg
+from paste.deploy import loadwsgi
+
+from cyborg import errors, policy, rpc
+from cyborg.api import requests
+from cyborg.api.controllers import root
+from cyborg.api.middleware import auth_token
+from cyborg.conductor import rpcapi
+
+#: [api] auth_strategy: name of the pipeline. ``main`` is what older paste files have.
+PIPELINES = {'keystone': 'main', 'noauth2': 'noauth2'}
+
+#: where paste files are installed, for those who have none among their configuration
+INSTALLED = (pathlib.Path(sys.prefix, 'etc/cyborg'),
+             pathlib.Path(__file__).parents[2] / 'etc/cyborg')
+
+
+def make_app(conf: cfg.ConfigOpts, conductor: Any) -> Any:
+    """The bare application; it believes the headers that say who asks."""
+    auth_token.register_opts(conf)
+    enforcer = policy.get_enforcer(conf)
+    # Thread-locals of pecan are one per process, and a process may hold several of us.
+    return pecan.Pecan(
+        root.Root(conf, conductor, enforcer), hooks=[requests.Hook(conf, enforcer)],
+        request_cls=requests.Request, guess_content_type_from_ext=False,
+        use_context_locals=False)
+
+
+def app_factory(global_conf: dict[str, str], conf: cfg.ConfigOpts = cfg.CONF,
+                conductor: Any = None, **local_conf: str) -> Any:
+    """What paste calls; ``load_app`` hands it more than a paste file can say."""
+    return make_app(conf, conductor or rpcapi.ConductorAPI(rpc.transport(conf)))
+
+
+def load_app(conf: cfg.ConfigOpts, conductor: Any = None) -> Any:
+    """The pipeline of [api] auth_strategy, which ends in our application."""
+    context = loadwsgi.loadcontext(
+        loadwsgi.APP, f'config:{_paste_file(conf)}', name=PIPELINES[conf.api.auth_strategy])
+    # the end of a pipeline, or an application without one
+    last = getattr(context, 'app_context', context)
+    last.local_conf.update(conf=conf, conductor=conductor)
+    return context.create()
+
+
+def _paste_file(conf: cfg.ConfigOpts) -> str:
+    name = conf.api.api_paste_config
+    candidates = (conf.find_file(name), *(directory / name for directory in INSTALLED))
+    for candidate in candidates:
+        if candidate and pathlib.Path(candidate).is_file():
+            return str(pathlib.Path(candidate).absolute())
+    raise errors.ConfigError(
+        why=f'There is no {name}; set [api] api_paste_config to where it is.')

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who asks, by Keystone's word."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import keystonemiddleware.auth_token
+import keystonemiddleware.opts
+import webob
+from oslo_config import cfg
+
+from cyborg.api import requests
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Make [keystone_authtoken] known; a service token must be a service's unless told not."""
+    for group, opts in keystonemiddleware.opts.list_auth_token_opts():
+        conf.register_opts(opts, group=group)
+    conf.set_default('service_token_roles_required', True, group='keystone_authtoken')
+
+
+class AuthTokenMiddleware(keystonemiddleware.auth_token.AuthProtocol):
+    """Keystone's middleware, with routes that need no token."""
+
+    def __init__(self, app: Any, conf: dict[str, Any]) -> None:
+        register_opts(conf.get('oslo_config_config') or cfg.CONF)
+        patterns = conf.pop('acl_public_routes', '').split(',')
+        self._public_routes = [re.compile(pattern.strip()) for pattern in patterns
+                               if pattern.strip()]
+        super().__init__(app, conf)
+
+    def process_request(self, request: webob.Request) -> webob.Response | None:
+        if self._is_public(request.environ.get('PATH_INFO', '')):
+            # nobody has vouched for what these say
+            request.remove_auth_headers()
+            return None
+        return super().process_request(request)
+
+    def _is_public(self, path: str) -> bool:
+        return any(pattern.fullmatch(requests.canonical(path))
+                   for pattern in self._public_routes)
+
+    @classmethod
+    def factory(cls, global_conf: dict[str, Any], **local_conf: Any) -> Callable[[Any], Any]:
+        """What paste calls."""
+        return lambda app: cls(app, {**global_conf, **local_conf})

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a configuration to a pipeline."""
+
+import gc
+
+import pytest
+import webob
+from oslo_config import cfg
+
+from cyborg import errors
+from cyborg.api import app
+from tests.unit.api.conftest import fault, uuid
+
+
+@pytest.fixture
+def noauth(conf, conductor):
+    conf.set_override('auth_strategy', 'noauth2', 'api')
+    return app.load_app(conf, conductor)
+
+
+def ask(application, method='GET', path='/v2/devices', **kwargs):
+    return webob.Request.blank(path, method=method, **kwargs).get_response(application)
+
+
+def test_the_pipeline_ends_at_the_conductor_it_was_given(noauth, conductor):
+    answer = ask(noauth, headers={'X-Auth-Token': 'me:mine'})
+    assert answer.json == {'devices': []}
+    [context] = conductor.contexts
+    assert (context.user_id, context.project_id) == ('me', 'mine')
+    assert context.is_admin
+    assert context.is_service
+
+
+def test_a_request_has_an_id_of_ours_and_one_of_its_senders(noauth, conductor):
+    theirs = f'req-{uuid(1)}'
+    answer = ask(noauth, headers={'X-OpenStack-Request-ID': theirs})
+    [context] = conductor.contexts
+    assert context.global_request_id == theirs
+    assert context.request_id == answer.headers['X-OpenStack-Request-ID'] != theirs
+
+
+def test_two_applications_of_one_process_do_not_meet(conf, conductor, noauth):
+    bare = app.make_app(conf, conductor)
+    assert ask(noauth).status_int == 200
+    assert ask(bare).status_int == 403
+    assert ask(noauth).status_int == 200
+
+
+def test_with_keystone_only_discovery_is_open(conf, conductor):
+    keystone = app.load_app(conf, conductor)
+    assert ask(keystone, path='/').status_int == ask(keystone, path='/v2/').status_int == 200
+    assert ask(keystone, headers={'X-Roles': 'admin'}).status_int >= 400
+    assert not conductor.calls
+
+
+def test_a_body_that_is_too_large_is_not_read(noauth, conductor):
+    largest = cfg.CONF.oslo_middleware.max_request_body_size
+    answer = ask(noauth, 'POST', '/v2/device_profiles', body=b' ' * (largest + 1))
+    assert answer.status_int == 413
+    assert fault(answer)
+    assert not conductor.calls
+
+
+def _ask_without_a_length(application):
+    request = webob.Request.blank('/v2/device_profiles', method='POST')
+    request.body = b' ' * (cfg.CONF.oslo_middleware.max_request_body_size + 1)
+    request.content_type = 'application/json'
+    del request.environ['CONTENT_LENGTH']
+    request.environ['wsgi.input_terminated'] = True
+    answer = request.get_response(application)
+    return answer.status_int, fault(answer)
+
+
+def test_neither_is_one_that_does_not_say_how_large_it_is(noauth):
+    status, sentence = _ask_without_a_length(noauth)
+    assert (status, 'too large' in sentence) == (413, True)
+    gc.collect()  # nothing is left to the collector to close
+
+
+def test_a_load_balancer_may_ask_without_a_token(noauth):
+    assert ask(noauth, path='/healthcheck').status_int == 200
+
+
+@pytest.mark.parametrize('is_trusted, link', [
+    (False, 'http://localhost/v2/'), (True, 'https://cloud.example/v2/')])
+def test_a_proxy_may_say_where_we_are_if_the_operator_trusts_it(noauth, is_trusted, link):
+    cfg.CONF.set_override('enable_proxy_headers_parsing', is_trusted, 'oslo_middleware')
+    try:
+        answer = ask(noauth, path='/v2', headers={
+            'X-Forwarded-Proto': 'https', 'X-Forwarded-Host': 'cloud.example'})
+    finally:
+        cfg.CONF.clear_override('enable_proxy_headers_parsing', 'oslo_middleware')
+    assert answer.json['links'] == [{'rel': 'self', 'href': link}]
+
+
+@pytest.mark.parametrize('text', [
+    '[pipeline:main]\npipeline = api\n[app:api]\n{factory}', '[app:main]\n{factory}'])
+def test_a_paste_file_of_ones_own_is_used(conf, conductor, tmp_path, text):
+    paste = tmp_path / 'mine.ini'
+    paste.write_text(text.format(factory='paste.app_factory = cyborg.api.app:app_factory'))
+    conf.set_override('api_paste_config', str(paste), 'api')
+    answer = ask(app.load_app(conf, conductor), headers={
+        'X-Roles': 'admin', 'X-Project-Id': 'p'})
+    assert answer.json == {'devices': []}
+
+
+def test_a_missing_paste_file_is_said_in_one_sentence(conf):
+    conf.set_override('api_paste_config', 'nowhere.ini', 'api')
+    with pytest.raises(errors.ConfigError, match='nowhere.ini'):
+        app.load_app(conf)
+
+
+def test_the_installed_paste_file_is_the_last_resort(conf, conductor):
+    assert not conf.find_file('api-paste.ini')
+    assert app.load_app(conf, conductor)

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a bind waits for its host, and when it does not."""
+
+import threading
+
+import oslo_messaging as messaging
+import pytest
+
+from cyborg import errors
+from cyborg.api.waiting import LONGEST_PAUSE, Waiter
+from cyborg.context import RequestContext
+from tests.unit.api.conftest import arq, uuid
+
+CONTEXT = RequestContext(overwrite=False)
+
+
+class Time:
+    """Passes only when somebody sleeps."""
+
+    def __init__(self):
+        self.now, self.pauses = 0.0, []
+
+    def sleep(self, seconds):
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+class Answers:
+    """What the conductor says, one answer after the other; the last one for ever."""
+
+    def __init__(self, *answers):
+        self.answers, self.filters = list(answers), []
+
+    def list_arqs(self, context, filters, page):
+        self.filters.append(filters)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def waiter(conductor, time, at_a_time=1):
+    return Waiter(conductor, 20, at_a_time, clock=lambda: time.now, sleep=time.sleep)
+
+
+STARTED = [arq(1, 'BindStarted'), arq(2, 'BindStarted')]
+BOUND = [arq(1, 'Bound'), arq(2, 'Bound')]
+
+
+def test_what_is_bound_at_once_waits_for_nothing():
+    conductor, time = Answers([]), Time()
+    waiter(conductor, time).settle(CONTEXT, BOUND)
+    assert not time.pauses
+    assert not conductor.filters
+
+
+def test_the_wait_ends_when_all_are_bound():
+    conductor = Answers(STARTED, [BOUND[0], STARTED[1]], BOUND)
+    waiter(conductor, Time()).settle(CONTEXT, STARTED)
+    assert conductor.filters == [{'uuid': [uuid(1), uuid(2)]}] * 3
+
+
+@pytest.mark.parametrize('state', ['BindFailed', 'Unbound', 'Deleting'])
+def test_one_that_fails_fails_the_bind_with_its_reason(state):
+    conductor = Answers([BOUND[0], arq(2, state, reason='The card is on fire.')])
+    with pytest.raises(errors.BindFailed, match='on fire'):
+        waiter(conductor, Time()).settle(CONTEXT, STARTED)
+
+
+def test_a_failure_in_the_first_answer_needs_no_wait():
+    with pytest.raises(errors.BindFailed, match=uuid(1)):
+        waiter(Answers([]), Time()).settle(CONTEXT, [arq(1, 'BindFailed')])
+
+
+def test_one_that_vanishes_is_named():
+    with pytest.raises(errors.ArqNotFound, match=uuid(2)):
+        waiter(Answers([BOUND[0]]), Time()).settle(CONTEXT, STARTED)
+
+
+def test_time_runs_out_without_an_error():
+    conductor, time = Answers(STARTED), Time()
+    waiter(conductor, time).settle(CONTEXT, STARTED)
+    assert time.now == pytest.approx(20)
+    assert time.pauses[0] == 0.05
+    assert max(time.pauses) == LONGEST_PAUSE
+
+
+def test_a_host_that_went_silent_is_still_waited_for():
+    conductor = Answers([arq(1, 'Unknown')], [arq(1, 'Bound')])
+    waiter(conductor, Time()).settle(CONTEXT, [arq(1, 'BindStarted')])
+    assert len(conductor.filters) == 2
+
+
+def test_a_conductor_that_goes_away_meanwhile_does_not_fail_the_bind():
+    conductor = Answers(STARTED, messaging.MessagingTimeout('away'))
+    waiter(conductor, Time()).settle(CONTEXT, STARTED)
+    assert len(conductor.filters) == 2
+
+
+def test_those_who_find_no_place_to_wait_are_answered_at_once():
+    time, waits, goes_on = Time(), threading.Event(), threading.Event()
+
+    class Slow(Answers):
+        def list_arqs(self, context, filters, page):
+            waits.set()
+            goes_on.wait()
+            return BOUND
+
+    places = waiter(Slow(), time)
+    first = threading.Thread(target=places.settle, args=(CONTEXT, STARTED))
+    first.start()
+    waits.wait()
+    pauses = len(time.pauses)
+    places.settle(CONTEXT, STARTED)
+    assert len(time.pauses) == pauses
+    goes_on.set()
+    first.join()
+    # and the place is free again
+    places.settle(CONTEXT, STARTED)
+    assert len(time.pauses) == pauses + 1
+
+
+def test_a_place_is_free_again_after_a_failure():
+    places = waiter(Answers([arq(1, 'BindFailed')]), Time())
+    for _ in range(2):
+        with pytest.raises(errors.BindFailed):
+            places.settle(CONTEXT, [arq(1, 'BindStarted')])
