@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Accelerators for instances: what nova-compute calls on its host.
+
+initialize() once at start, plug() before the definition of an instance is made,
+unplug() when it lets go of its accelerators. All arguments are read only, and every
+function may be called from any thread.
+"""
+
+import logging
+import socket
+import threading
+from collections.abc import Mapping
+from typing import NamedTuple, cast
+
+import oslo_messaging as messaging
+from oslo_config import cfg
+from oslo_messaging.transport import RPCTransport
+
+from os_acc import arguments, client
+from os_acc import conf as options
+from os_acc.arguments import Attachment, InstanceInfo
+from os_acc.errors import (
+    AgentError,
+    CyborgAgentUnavailable,
+    InvalidArgument,
+    NotInitialized,
+    OsAccError,
+    PlugFailed,
+    UnplugFailed,
+)
+
+__all__ = [
+    'AgentError',
+    'Attachment',
+    'CyborgAgentUnavailable',
+    'InstanceInfo',
+    'InvalidArgument',
+    'NotInitialized',
+    'OsAccError',
+    'PlugFailed',
+    'UnplugFailed',
+    'initialize',
+    'plug',
+    'unplug',
+]
+
+LOG = logging.getLogger(__name__)
+
+
+class _Settings(NamedTuple):
+    """What tells one agent, or one way to it, from another."""
+
+    host: str
+    exchange: str
+    transport_url: str | None
+    transport: RPCTransport | None
+
+
+class _Link(NamedTuple):
+    """What initialize() leaves for plug() and unplug()."""
+
+    settings: _Settings
+    agent: client.Agent
+    call_timeout: float
+
+
+_lock = threading.Lock()
+_link: _Link | None = None
+
+
+def initialize(
+    conf: cfg.ConfigOpts | None = None,
+    *,
+    host: str | None = None,
+    transport: RPCTransport | None = None,
+    timeout: float | None = None,
+) -> None:
+    """Wait until the agent of this host has published all its devices.
+
+    Call it once at start; again does no harm. After it raised, plug() and unplug()
+    still work as soon as the agent does.
+
+    :param conf: where ``[os_acc]`` is found; the global configuration by default.
+    :param host: instead of ``[os_acc] host``.
+    :param transport: instead of one made from ``[os_acc] transport_url``.
+    :param timeout: seconds, instead of ``[os_acc] ready_timeout``.
+    :raises CyborgAgentUnavailable: it cannot be contacted, or is not ready in time.
+    """
+    conf = cfg.CONF if conf is None else conf
+    options.register_opts(conf)
+    section = conf.os_acc
+    settings = _Settings(
+        host=host or section.host or socket.getfqdn(),
+        exchange=section.exchange,
+        transport_url=section.transport_url,
+        transport=transport,
+    )
+    agent = _connect(conf, settings)
+    agent.wait_until_ready(section.ready_timeout if timeout is None else timeout)
+    LOG.info('The Cyborg agent of host %s is ready', agent.host)
+
+
+def plug(
+    instance_info: Mapping[str, object],
+    selected_rp: Mapping[str, object],
+    flavor_extra_specs: Mapping[str, str],
+) -> list[Attachment]:
+    """Prepare the accelerators that the flavor asks for; say what to attach.
+
+    :param instance_info: ``uuid``, ``name``, ``project_id`` and ``image_uuid``, see
+        :class:`InstanceInfo`.
+    :param selected_rp: ``{'uuid': provider}`` or, as Nova's scheduler has it,
+        ``{'device_profile_0': [provider], ...}``.
+    :param flavor_extra_specs: all of the flavor's, with ``accel:device_profile`` or
+        plain ``resources:``, ``trait:`` and ``accel:`` keys.
+    :returns: one entry per accelerator.
+    :raises InvalidArgument: before anything is sent.
+    :raises PlugFailed: the agent says why; nothing is held for the instance.
+    :raises CyborgAgentUnavailable: unplug() undoes whatever may have happened.
+    """
+    instance = arguments.owned_instance(instance_info)
+    selected = arguments.providers(selected_rp)
+    specs = arguments.extra_specs(flavor_extra_specs)
+    agent, timeout = _initialized()
+    attachments = agent.call(
+        'plug',
+        timeout,
+        PlugFailed,
+        instance_info=instance,
+        selected_rp=selected,
+        flavor_extra_specs=specs,
+    )
+    LOG.info('%d accelerators for instance %s', len(attachments), _label(instance))
+    return cast(list[Attachment], attachments)
+
+
+def unplug(instance_info: Mapping[str, object]) -> int:
+    """Release every accelerator of the instance; none is fine too.
+
+    :param instance_info: ``uuid`` and ``name``.
+    :returns: how many were released.
+    :raises InvalidArgument: before anything is sent.
+    :raises UnplugFailed: the agent says why.
+    :raises CyborgAgentUnavailable: call again later.
+    """
+    instance = arguments.named_instance(instance_info)
+    agent, timeout = _initialized()
+    released = agent.call('unplug', timeout, UnplugFailed, instance_info=instance)
+    LOG.info('%d accelerators released by instance %s', released, _label(instance))
+    return cast(int, released)
+
+
+def _connect(conf: cfg.ConfigOpts, settings: _Settings) -> client.Agent:
+    """The agent to talk to: the same one as long as the settings are the same."""
+    global _link
+    with _lock:
+        if _link is None or _link.settings != settings:
+            transport = settings.transport or _transport(conf, settings)
+            agent = client.Agent(transport, settings.host, settings.exchange)
+        else:
+            agent = _link.agent
+        _link = _Link(settings, agent, conf.os_acc.call_timeout)
+        return agent
+
+
+def _transport(conf: cfg.ConfigOpts, settings: _Settings) -> RPCTransport:
+    try:
+        return messaging.get_rpc_transport(conf, url=settings.transport_url)
+    except (messaging.MessagingException, ValueError) as error:
+        # Its text may hold the whole URL, and with it the broker's password.
+        raise CyborgAgentUnavailable(
+            settings.host, f'transport_url is of no use ({type(error).__name__}).'
+        ) from None
+
+
+def _initialized() -> tuple[client.Agent, float]:
+    link = _link
+    if link is None:
+        raise NotInitialized()
+    return link.agent, link.call_timeout
+
+
+def _label(instance: Mapping[str, object]) -> str:
+    return f'{instance["name"]} ({instance["uuid"]})'

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What callers may pass and receive; checks and copies arguments before they are sent.
+
+A copy is what makes the parameters read-only, whatever lies behind the mappings
+that the caller gives.
+"""
+
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import NotRequired, TypedDict
+
+from os_acc import errors
+
+#: Keys of a flavor that ask for an accelerator; a group number may follow the word.
+ASKING_KEY = re.compile(r'(resources|trait|accel)\w*:.')
+
+
+class InstanceInfo(TypedDict):
+    """The instance; unplug() needs ``uuid`` and ``name`` only."""
+
+    uuid: str
+    name: str
+    project_id: NotRequired[str]
+    image_uuid: NotRequired[str | None]
+
+
+class Attachment(TypedDict):
+    """One accelerator for the instance.
+
+    ``pci_id`` is the address to pass through or, beside ``mdev_uuid``, that of the
+    mediated device's parent. ``arq_uuid`` names the accelerator request in Cyborg's
+    REST API.
+    """
+
+    pci_id: str
+    mdev_uuid: NotRequired[str]
+    arq_uuid: NotRequired[str]
+
+
+def named_instance(instance_info: Mapping[str, object]) -> dict[str, object]:
+    """What unplug() needs to know."""
+    info = _mapping('instance_info', instance_info)
+    return {
+        'uuid': _uuid("instance_info['uuid']", info.get('uuid')),
+        'name': _text("instance_info['name']", info.get('name')),
+    }
+
+
+def owned_instance(instance_info: Mapping[str, object]) -> dict[str, object]:
+    """What plug() needs to know; a server booted from a volume has no image."""
+    image_uuid = _mapping('instance_info', instance_info).get('image_uuid') or None
+    return named_instance(instance_info) | {
+        'project_id': _text("instance_info['project_id']", instance_info.get('project_id')),
+        'image_uuid': image_uuid and _uuid("instance_info['image_uuid']", image_uuid),
+    }
+
+
+def providers(selected_rp: Mapping[str, object]) -> dict[str, object]:
+    """Either {'uuid': provider} or Nova's {request group: [provider, ...], ...}."""
+    selected = _mapping('selected_rp', selected_rp)
+    if not selected:
+        raise errors.InvalidArgument("selected_rp is empty; give {'uuid': <resource provider>}.")
+    if 'uuid' not in selected:
+        return {group: _uuids(group, uuids) for group, uuids in selected.items()}
+    if len(selected) > 1:
+        raise errors.InvalidArgument(
+            "selected_rp holds either 'uuid' or request groups, not both."
+        )
+    return {'uuid': _uuid("selected_rp['uuid']", selected['uuid'])}
+
+
+def extra_specs(flavor_extra_specs: Mapping[str, object]) -> dict[str, object]:
+    """All of them: what they mean is the agent's business."""
+    specs = dict(_mapping('flavor_extra_specs', flavor_extra_specs))
+    for key, value in specs.items():
+        if not isinstance(value, str):
+            raise errors.InvalidArgument(
+                f'flavor_extra_specs[{key!r}] must be a string, not {value!r}.'
+            )
+    if not any(ASKING_KEY.match(key) for key in specs):
+        raise errors.InvalidArgument(
+            'flavor_extra_specs asks for no accelerator; '
+            "it needs 'accel:device_profile', or 'resources:' and 'trait:' keys."
+        )
+    return specs
+
+
+def _mapping(name: str, value: object) -> Mapping[str, object]:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise errors.InvalidArgument(
+            f'{name} must be a dictionary with string keys, not {type(value).__name__}.'
+        )
+    return value
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise errors.InvalidArgument(f'{name} must be a string that is not empty, not {value!r}.')
+    return value
+
+
+def _uuid(name: str, value: object) -> str:
+    try:
+        return str(uuid.UUID(_text(name, value)))
+    except ValueError:
+        raise errors.InvalidArgument(f'{name} must be a UUID, not {value!r}.') from None
+
+
+def _uuids(group: str, value: object) -> list[str]:
+    name = f'selected_rp[{group!r}]'
+    if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+        raise errors.InvalidArgument(f'{name} must be a list of provider UUIDs, not {value!r}.')
+    return [_uuid(name, item) for item in value]

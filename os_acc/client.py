@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The RPC conversation with the agent of one host.
+
+Version history of the ``os_acc`` namespace:
+
+* 1.0: is_ready, plug, unplug
+"""
+
+import threading
+import time
+from typing import Any
+
+import oslo_messaging as messaging
+from oslo_messaging.transport import RPCTransport
+
+from os_acc import errors
+
+#: after the exchange: queues are shared by a whole broker, so their names tell clouds apart
+TOPIC = '{exchange}-agent'
+NAMESPACE = 'os_acc'
+VERSION = '1.0'
+
+#: Seconds for one is_ready. Short: a message to an agent that is not there yet is
+#: lost, so only the next one can reach the agent once it has come.
+PROBE_TIMEOUT = 2.0
+#: Seconds between two questions to an agent that is not ready.
+PROBE_INTERVAL = 0.2
+#: Seconds that the first call waits for its answer, which nobody needs.
+GREETING_TIMEOUT = 0.5
+#: Seconds for an answer to arrive when connecting has used up the caller's time.
+LEAST_TIMEOUT = 0.1
+
+
+class Agent:
+    """The agent of one host. Threads may share it."""
+
+    def __init__(self, transport: RPCTransport, host: str, exchange: str) -> None:
+        self.host = host
+        target = messaging.Target(
+            exchange=exchange, topic=TOPIC.format(exchange=exchange), server=host,
+            namespace=NAMESPACE, version=VERSION
+        )
+        # One retry, for a connection that went stale as the broker restarted. No more:
+        # a dead broker must not hold the caller, who may give up or come again.
+        self._rpc = messaging.get_rpc_client(transport, target, retry=1)
+        self._lock = threading.Lock()
+        self._connecting: threading.Thread | None = None
+        self._is_connected = False
+
+    def wait_until_ready(self, timeout: float) -> None:
+        """Return when every device is enumerated and its traits are published."""
+        deadline = time.monotonic() + timeout
+        while reason := self._why_not_ready(min(PROBE_TIMEOUT, deadline - time.monotonic())):
+            if (left := deadline - time.monotonic()) <= 0:
+                raise errors.CyborgAgentUnavailable(
+                    self.host, f'{reason} Gave up after {timeout:g} s.'
+                )
+            time.sleep(min(PROBE_INTERVAL, left))
+
+    def call(
+        self,
+        method: str,
+        timeout: float,
+        failure: type[errors.AgentError] = errors.AgentError,
+        **arguments: object,
+    ) -> Any:
+        """Ask the agent; an error that it answers becomes ``failure``."""
+        deadline = time.monotonic() + timeout
+        self._connect(timeout)
+        left = max(deadline - time.monotonic(), LEAST_TIMEOUT)
+        try:
+            return self._rpc.prepare(timeout=left).call({}, method, **arguments)
+        except messaging.MessagingTimeout:
+            reason = f'It did not answer {method} in time.'
+            raise errors.CyborgAgentUnavailable(self.host, reason) from None
+        except Exception as error:
+            if not _is_answer(error):
+                reason = f'{method} could not be sent: {_first_line(str(error))}'
+                raise errors.CyborgAgentUnavailable(self.host, reason) from error
+            # The remote traceback belongs to the agent's log, which has it.
+            raise failure(_reason(error), _kind(error)) from None
+
+    def _why_not_ready(self, timeout: float) -> str:
+        try:
+            return '' if self.call('is_ready', timeout) else 'Not all its devices are published.'
+        except errors.CyborgAgentUnavailable as unavailable:
+            return unavailable.reason
+        except errors.AgentError as failure:
+            return f'{failure.reason} ({failure.kind})'
+
+    def _connect(self, timeout: float) -> None:
+        """Have a reply queue before anything of consequence is sent.
+
+        oslo.messaging creates that queue with the first call and, whatever ``retry``
+        says, waits for the broker for ever as it does so. Hence the first call is a
+        harmless one on a thread that may be left behind: a plug stuck in there would
+        be sent when the broker comes back, long after Nova has given up.
+        """
+        with self._lock:
+            if self._is_connected:
+                return
+            if self._connecting is None or not self._connecting.is_alive():
+                self._connecting = threading.Thread(
+                    target=self._greet, name='os_acc-connect', daemon=True
+                )
+                self._connecting.start()
+            connecting = self._connecting
+        connecting.join(max(timeout, LEAST_TIMEOUT))
+        if not self._is_connected:
+            raise errors.CyborgAgentUnavailable(self.host, 'The message broker does not answer.')
+
+    def _greet(self) -> None:
+        try:
+            self._rpc.prepare(timeout=GREETING_TIMEOUT).call({}, 'is_ready')
+        except messaging.MessagingTimeout:
+            pass  # the agent is away, the broker is not
+        except Exception as error:
+            if not _is_answer(error):
+                return
+        self._is_connected = True
+
+
+def _is_answer(error: Exception) -> bool:
+    """Whether the agent raised this, rather than the way to it.
+
+    oslo.messaging rebuilds Python's own exceptions and those of modules that the
+    transport allows, these in a module of their own; all others become RemoteError.
+    Of its drivers' errors none is a builtin.
+    """
+    module = type(error).__module__
+    return (
+        isinstance(error, messaging.RemoteError)
+        or module == 'builtins'
+        or module.endswith('_Remote')
+    )
+
+
+def _kind(error: Exception) -> str:
+    if isinstance(error, messaging.RemoteError):
+        return str(error.exc_type)
+    return type(error).__name__.removesuffix('_Remote')
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, messaging.RemoteError):
+        return _first_line(str(error.value))
+    return _first_line(str(error))
+
+
+def _first_line(text: str) -> str:
+    """Without the traceback that oslo.messaging appends."""
+    return text.strip().partition('\n')[0] or 'no reason given'

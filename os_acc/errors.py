@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every error that os_acc raises."""
+
+
+class OsAccError(Exception):
+    """Base of all errors of this library."""
+
+
+class NotInitialized(OsAccError):
+    """plug() or unplug() was called before initialize()."""
+
+    def __init__(self) -> None:
+        super().__init__('Call os_acc.initialize() first.')
+
+
+class InvalidArgument(OsAccError, ValueError):
+    """An argument has not the promised shape; nothing was sent."""
+
+
+class CyborgAgentUnavailable(OsAccError):
+    """The agent of this host did not answer, or is not ready yet.
+
+    After plug() or unplug() it is unknown whether the agent acted.
+    """
+
+    def __init__(self, host: str, reason: str) -> None:
+        self.host = host
+        self.reason = reason
+        super().__init__(f'The Cyborg agent of host {host} is unavailable: {reason}')
+
+
+class AgentError(OsAccError):
+    """The agent answered with an error.
+
+    ``reason`` is its first line, ``kind`` the name of its class.
+    """
+
+    action = 'answer'
+
+    def __init__(self, reason: str, kind: str) -> None:
+        self.reason = reason
+        self.kind = kind
+        super().__init__(f'The Cyborg agent failed to {self.action}: {reason} ({kind})')
+
+
+class PlugFailed(AgentError):
+    """The instance has no accelerators; the agent says why."""
+
+    action = 'plug'
+
+
+class UnplugFailed(AgentError):
+    """The accelerators could not be released; the agent says why."""
+
+    action = 'unplug'

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""os_acc.initialize(): the agent is ready, or the caller learns why not."""
+
+import socket
+import subprocess
+import sys
+import time
+from concurrent import futures
+
+import pytest
+from oslo_config import cfg
+
+import os_acc
+from os_acc import conf as options
+
+INSTANCE = {'uuid': '5a0c2a3e-7d6c-4ad8-9d3d-0f4d8b0d6c11', 'name': 'vm1'}
+
+
+@pytest.fixture
+def global_conf():
+    """cfg.CONF, which nova-compute's file fills."""
+    options.register_opts(cfg.CONF)
+    yield cfg.CONF
+    for opt in options.OPTS:
+        cfg.CONF.clear_override(opt.name, 'os_acc')
+
+
+@pytest.fixture
+def living_broker(global_conf):
+    """The in-process one, which the library finds in its configuration."""
+    global_conf.set_override('transport_url', 'kombu+memory:////', 'os_acc')
+    yield
+    os_acc._link.agent._rpc.transport.cleanup()
+
+
+@pytest.fixture
+def dead_broker(global_conf):
+    """One that nobody answers for, nor will."""
+    with socket.socket() as taken:
+        taken.bind(('127.0.0.1', 0))
+        url = f'rabbit://nova:s3cret@127.0.0.1:{taken.getsockname()[1]}/'
+        global_conf.set_override('transport_url', url, 'os_acc')
+        yield
+
+
+def test_no_agent_at_all_is_unavailable(host):
+    with pytest.raises(os_acc.CyborgAgentUnavailable, match='did not answer is_ready') as caught:
+        host.initialize(timeout=0.6)
+    assert caught.value.host == host.name
+
+
+def test_an_agent_that_never_gets_ready_is_unavailable(host):
+    host.agent.readiness = [False]
+    host.start_agent()
+    with pytest.raises(os_acc.CyborgAgentUnavailable, match='Not all its devices are published'):
+        host.initialize(timeout=0.3)
+
+
+def test_an_agent_that_does_not_serve_the_library_is_unavailable(host):
+    host.start_agent(endpoint=object())
+    with pytest.raises(os_acc.CyborgAgentUnavailable, match='UnsupportedVersion'):
+        host.initialize(timeout=0.3)
+
+
+def test_an_agent_whose_readiness_fails_is_asked_again(host):
+    host.agent.readiness = [False, RuntimeError('Placement is away'), False, True]
+    host.start_agent()
+    assert host.initialize() is None
+    assert host.agent.readiness == [True]
+
+
+def test_an_agent_that_starts_later_is_found(host):
+    with futures.ThreadPoolExecutor(max_workers=1) as executor:
+        # given an initialize() whose first question is lost
+        waiting = executor.submit(host.initialize)
+        while not (os_acc._link and os_acc._link.agent._is_connected):
+            time.sleep(0.01)
+        # when the agent starts
+        host.start_agent()
+        # then it is found
+        assert waiting.result() is None
+
+
+def test_no_time_at_all_still_asks_once(ready):
+    ready.initialize(timeout=0)
+
+
+@pytest.mark.usefixtures('dead_broker')
+def test_a_dead_broker_is_unavailable_and_holds_nobody(global_conf):
+    global_conf.set_override('call_timeout', 1, 'os_acc')
+    with pytest.raises(os_acc.CyborgAgentUnavailable, match='message broker does not answer'):
+        os_acc.initialize(timeout=0.3)
+    with pytest.raises(os_acc.CyborgAgentUnavailable, match='message broker does not answer'):
+        os_acc.unplug(INSTANCE)
+
+
+@pytest.mark.parametrize('url', ['nonsense://nova:s3cret@broker/', 'rabbit://nova:s3cret@b:x/'])
+def test_an_unusable_url_is_unavailable_and_its_password_stays_secret(global_conf, url):
+    global_conf.set_override('transport_url', url, 'os_acc')
+    with pytest.raises(os_acc.CyborgAgentUnavailable) as caught:
+        os_acc.initialize(timeout=0.3)
+    assert 's3cret' not in str(caught.value)
+
+
+def test_after_a_failed_initialize_the_library_works_once_the_agent_does(host):
+    with pytest.raises(os_acc.CyborgAgentUnavailable):
+        host.initialize(timeout=0.1)
+    host.start_agent()
+    assert os_acc.unplug(INSTANCE) == 0
+
+
+def test_initializing_again_keeps_the_connection(ready):
+    agent = os_acc._link.agent
+    ready.initialize()
+    assert os_acc._link.agent is agent
+
+
+def test_initializing_for_another_host_talks_to_that_one(ready):
+    with pytest.raises(os_acc.CyborgAgentUnavailable, match='compute2.example.org'):
+        os_acc.initialize(
+            ready.conf, host='compute2.example.org', transport=ready.transport, timeout=0.1
+        )
+
+
+def test_many_threads_may_initialize_at_once(served_host):
+    def initialize(_):
+        served_host.initialize()
+        return os_acc._link.agent
+
+    with futures.ThreadPoolExecutor(max_workers=8) as executor:
+        assert len(set(executor.map(initialize, range(8)))) == 1
+
+
+@pytest.mark.usefixtures('living_broker')
+def test_without_arguments_it_follows_the_configuration_file(host, global_conf):
+    host.start_agent()
+    global_conf.set_override('host', host.name, 'os_acc')
+    os_acc.initialize()
+    assert os_acc.unplug(INSTANCE) == 0
+
+
+@pytest.mark.usefixtures('living_broker')
+def test_the_host_is_the_fully_qualified_name_unless_configured(host):
+    host.name = socket.getfqdn()
+    host.start_agent()
+    os_acc.initialize()
+    assert os_acc._link.agent.host == socket.getfqdn()
+
+
+def test_options_are_listed_for_the_sample_file():
+    [(group, opts)] = options.list_opts()
+    assert group.name == 'os_acc'
+    assert {opt.name for opt in opts} == {
+        'transport_url', 'host', 'exchange', 'ready_timeout', 'call_timeout',
+    }
+
+
+def test_importing_the_library_imports_nothing_of_cyborg():
+    script = 'import os_acc, sys; print(*(n for n in sys.modules if n.split(".")[0] == "cyborg"))'
+    run = subprocess.run(
+        [sys.executable, '-W', 'ignore', '-c', script], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.split() == []
