@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cyborg-api: the REST API with a small server of its own; production mounts cyborg.wsgi.api."""
+
+import threading
+import time
+from typing import Any, NoReturn
+
+import waitress.server
+from oslo_config import cfg
+from oslo_log import log
+from oslo_utils import netutils
+from waitress import wasyncore
+
+from cyborg import errors, rpc
+from cyborg.api import app
+from cyborg.cmd import startup
+from cyborg.conductor.rpcapi import ConductorAPI
+
+LOG = log.getLogger(__name__)
+LOOPBACK = ('127.', '::1', 'localhost')
+#: seconds for which a request may arrive in parts before its sender counts as gone
+LINGER = 5
+
+
+class Server:
+    """A WSGI application on a port, served by threads."""
+
+    def __init__(self, application: Any, host: str, port: int, threads: int) -> None:
+        try:
+            self._server = waitress.server.create_server(
+                application, host=host, port=port, threads=threads, ident='cyborg')
+        except OSError as error:
+            raise errors.ConfigError(
+                why=f'Cannot listen on {host}:{port}: {error.strerror}.') from error
+        self.url = f'http://{netutils.escape_ipv6(host)}:{self._server.effective_port}'
+        self._is_closed = threading.Event()
+        self._thread = threading.Thread(target=self._server.run, name='http', daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+        LOG.info('Serving on %s', self.url)
+
+    def stop(self) -> None:
+        """Accept nothing more; answer what was accepted, to the last byte."""
+        tell = self._server.trigger.pull_trigger  # sockets belong to the thread that serves
+        tell(self._close_door)
+        self._is_closed.wait()
+        while self._server.active_channels:
+            tell(self._close_idle)
+            time.sleep(0.02)
+        tell(self._server.trigger.close)
+        self._thread.join()
+        self._server.task_dispatcher.shutdown()
+
+    def _close_door(self) -> None:
+        wasyncore.dispatcher.close(self._server)
+        self._is_closed.set()
+
+    def _close_idle(self) -> None:
+        for channel in self._server.active_channels.values():
+            is_new = channel.last_activity == channel.creation_time
+            is_arriving = ((channel.request or is_new)
+                           and time.time() - channel.last_activity < LINGER)
+            if not (channel.requests or channel.total_outbufs_len or is_arriving):
+                channel.will_close = True
+
+
+class Lazy:
+    """A server that takes its port when it starts, so that a check does not hold it."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        refuse_open_door(conf)
+        self._conf = conf
+        self._application = app.load_app(conf, ConductorAPI(rpc.transport(conf)))
+        self._server: Server | None = None
+
+    def start(self) -> None:
+        options = self._conf.api
+        self._server = Server(self._application, options.host_ip, options.port,
+                              options.api_workers)
+        self._server.start()
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.stop()
+
+
+def refuse_open_door(conf: cfg.ConfigOpts) -> None:
+    """Without authentication everybody is an administrator, so only this machine may call."""
+    if (conf.api.auth_strategy == 'noauth2' and not conf.api.allow_remote_noauth
+            and not conf.api.host_ip.startswith(LOOPBACK)):
+        raise errors.ConfigError(
+            why=f'[api] auth_strategy = noauth2 would let anybody who reaches '
+                f'{conf.api.host_ip} do anything: listen on 127.0.0.1, or set '
+                f'allow_remote_noauth if that is what you want.')
+
+
+def main() -> NoReturn:
+    startup.serve(Lazy)

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cyborg-manage audit: does everybody tell the same story?"""
+
+from typing import Any
+
+from oslo_config import cfg
+
+from cyborg import errors
+from cyborg.clients import keystone
+from cyborg.clients.nova import Nova
+from cyborg.clients.placement import Allocations
+from cyborg.conductor.audit import Audit
+from cyborg.db.sqlalchemy import engine
+
+
+def add_commands(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        'audit', help='compare requests, handles, allocations and servers')
+    parser.add_argument('--fix', action='store_true', help='mend what can be mended')
+    parser.set_defaults(function=audit)
+
+
+def audit(conf: cfg.ConfigOpts, options: Any) -> int:
+    """Print every disagreement with its remedy; 1 if some are left."""
+    db = engine.Database(conf.database.connection)
+    auditor = Audit(db, _if_configured(conf, 'placement', Allocations),
+                    _if_configured(conf, 'nova', Nova))
+    findings = auditor.look()
+    for finding in findings:
+        print(f'{finding.what}\n    remedy: {finding.remedy}')
+    if not findings:
+        print('Everything agrees.')
+        return 0
+    fixable = sum(1 for finding in findings if finding.fix)
+    if not options.fix:
+        print(f'{len(findings)} disagreements, of which --fix mends {fixable}.')
+        return 1
+    fixed = auditor.mend(findings)
+    print(f'{fixed} of {len(findings)} mended.')
+    return 0 if fixed == len(findings) else 1
+
+
+def _if_configured(conf: cfg.ConfigOpts, section: str, client: Any) -> Any:
+    """A neighbour that we have credentials for; without, its part of the audit is left out."""
+    try:
+        return client(keystone.connect(conf, section))
+    except errors.ConfigError as error:
+        print(f'Not compared with {section}: {error.faultstring}')
+        return None

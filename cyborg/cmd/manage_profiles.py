@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cyborg-manage profiles: names in device profiles that changed with a release.
+
+A custom class or trait may become a standard one, and a property that only Cyborg knew a trait.
+What was asked for under the old name is then asked for under the new one.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from oslo_config import cfg
+
+from cyborg import errors
+from cyborg.api.schemas import device_profile_groups
+from cyborg.db.sqlalchemy import device_profiles, engine, migration
+
+#: an entry of a group: its key, and its value if it matters
+Entry = tuple[str, str | None]
+Group = dict[str, str]
+
+SYNTAX = """\
+OLD=NEW, each either NAME, of a resource class or a trait; or resources:NAME, trait:NAME or
+accel:KEY, where only one of these is meant; or accel:KEY:VALUE, which can also become trait:NAME.
+May be given several times."""
+
+
+def add_commands(subparsers: Any) -> None:
+    parser = subparsers.add_parser('profiles', help='device profiles')
+    commands = parser.add_subparsers(dest='action', required=True)
+    migrate = commands.add_parser('migrate', help='rename what device profiles ask for')
+    migrate.add_argument('--map', dest='maps', metavar='OLD=NEW', action='append',
+                         required=True, help=SYNTAX)
+    migrate.add_argument('--dry-run', action='store_true',
+                         help='print what would change, and change nothing')
+    migrate.set_defaults(function=migrate_profiles)
+
+
+def migrate_profiles(conf: cfg.ConfigOpts, options: Any) -> int:
+    """Rewrite all profiles that have old names, or none. Requests keep what they have."""
+    names = parse(options.maps)
+    db = engine.Database(conf.database.connection)
+    migration.require_head(db)
+    with db.writer() as session:
+        changed = 0
+        for row in device_profiles.lock_all(session):
+            groups = _renamed(row.name, row.groups, names, conf.api.extra_accel_keys)
+            if groups == row.groups:
+                continue
+            changed += 1
+            for number, (before, after) in enumerate(zip(row.groups, groups, strict=True)):
+                _tell(f'{row.name} ({row.uuid}), group {number}', before, after)
+            if not options.dry_run:
+                row.groups = groups
+    if not changed:
+        print('No device profile has any of the old names.')
+    elif options.dry_run:
+        print(f'{changed} device profiles would change; nothing is changed yet.')
+    else:
+        print(f'{changed} device profiles changed.')
+    return 0
+
+
+def parse(maps: Sequence[str]) -> dict[Entry, Entry]:
+    """What becomes of which entries; ConfigError if that cannot be told."""
+    names: dict[Entry, Entry] = {}
+    for text in maps:
+        old, is_pair, new = text.partition('=')
+        olds, news = _entries(old), _entries(new)
+        if not (is_pair and old and new) or len(olds) != len(news):
+            raise errors.ConfigError(why=f'--map {text} is not OLD=NEW: {SYNTAX}')
+        for before, after in zip(olds, news, strict=True):
+            if before in names:
+                raise errors.ConfigError(why=f'--map says twice what becomes of {old}.')
+            names[before] = _becoming(text, before, after)
+    return names
+
+
+def _entries(text: str) -> list[Entry]:
+    prefix, _, rest = text.partition(':')
+    match prefix:
+        case 'resources' | 'trait' if rest:
+            return [(f'{prefix}:{device_profile_groups.spelled(rest)}', None)]
+        case 'accel' if rest:
+            key, _, value = rest.partition(':')
+            return [(f'accel:{key}', value or None)]
+        case _ if not rest:
+            name = device_profile_groups.spelled(prefix)
+            return [(f'resources:{name}', None), (f'trait:{name}', None)]
+    raise errors.ConfigError(
+        why=f'{text} does not begin with resources:, trait: or accel:, and is no bare name.')
+
+
+def _becoming(text: str, before: Entry, after: Entry) -> Entry:
+    """The new entry, if the old one can become that."""
+    (old, old_value), (new, new_value) = before, after
+    kinds = old.partition(':')[0], new.partition(':')[0]
+    if kinds == ('accel', 'trait') and old_value is not None:
+        return new, 'required'
+    if kinds[0] != kinds[1]:
+        raise errors.ConfigError(
+            why=f'--map {text}: only accel:KEY:VALUE can become something else, a trait.')
+    if (old_value is None) != (new_value is None):
+        raise errors.ConfigError(why=f'--map {text}: both need a value, or none.')
+    return after
+
+
+def _renamed(profile: str, groups: Sequence[Group], names: Mapping[Entry, Entry],
+             extra_keys: Sequence[str]) -> list[Group]:
+    """The groups under the new names; a profile that has none of the old ones is not judged."""
+    try:
+        renamed = [_group(group, names) for group in groups]
+        if renamed != groups:
+            renamed = device_profile_groups.normalize(renamed, extra_keys)
+    except ValueError as error:
+        raise errors.ConfigError(
+            why=f'Nothing is changed, since device profile {profile} would not be valid any '
+                f'more: {error}') from error
+    return renamed
+
+
+def _group(group: Group, names: Mapping[Entry, Entry]) -> Group:
+    renamed: Group = {}
+    for key, value in group.items():
+        new_key, new_value = names.get((key, value)) or names.get((key, None)) or (key, None)
+        new_value = new_value or value
+        # two traits may have become one; amounts are for the operator to add up
+        if renamed.get(new_key, new_value) != new_value or (
+                new_key in renamed and not new_key.startswith('trait:')):
+            raise ValueError(f'{new_key} would be there twice.')
+        renamed[new_key] = new_value
+    return renamed
+
+
+def _tell(where: str, before: Group, after: Group) -> None:
+    def shown(group: Group, other: Group) -> str:
+        return ', '.join(f'{key}={value}' for key, value in group.items()
+                         if other.get(key) != value)
+    if before != after:
+        print(f'{where}: {shown(before, after)} -> {shown(after, before)}')

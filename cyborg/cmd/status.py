@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cyborg-status: is this deployment fit to run, and to be upgraded?"""
+
+import sys
+from typing import Any
+
+from oslo_upgradecheck import common_checks, upgradecheck
+
+from cyborg import errors
+from cyborg.cmd import startup
+from cyborg.conductor.audit import Audit
+from cyborg.db.sqlalchemy import engine, migration
+
+RESULT = upgradecheck.Result
+CODE = upgradecheck.Code
+MOST_TOLD = 3
+
+
+class Checks(upgradecheck.UpgradeCommands):
+    """Each says what it found, and what to do about it."""
+
+    def _schema(self) -> Any:
+        try:
+            db = engine.Database(startup.CONF.database.connection)
+        except errors.ConfigError as error:
+            return RESULT(CODE.FAILURE, error.faultstring)
+        present, head = migration.version(db), migration.head()
+        if present != head:
+            return RESULT(CODE.FAILURE, f'The schema is at {present or "nothing"}, this release '
+                          f'needs {head}: run cyborg-dbsync upgrade.')
+        return RESULT(CODE.SUCCESS, f'The schema is at {head}.')
+
+    def _agreement(self) -> Any:
+        try:
+            db = engine.Database(startup.CONF.database.connection)
+            findings = Audit(db).look() if migration.version(db) == migration.head() else []
+        except errors.ConfigError as error:
+            return RESULT(CODE.FAILURE, error.faultstring)
+        if findings:
+            told = ' '.join(finding.what for finding in findings[:MOST_TOLD])
+            return RESULT(CODE.WARNING, f'{len(findings)} disagreements, run cyborg-manage '
+                          f'audit: {told}')
+        return RESULT(CODE.SUCCESS, 'Requests and handles agree.')
+
+    _upgrade_checks = (
+        ('Database schema', _schema),
+        ('Requests and handles', _agreement),
+        ('Policy file', (common_checks.check_policy_json, {'conf': startup.CONF})),
+    )
+
+
+def main() -> None:
+    with startup.one_sentence():
+        checks = Checks()
+        parser_conf = startup.CONF
+        upgradecheck.register_cli_options(parser_conf, checks)
+        startup.configure()
+        sys.exit(upgradecheck.run(parser_conf))
