@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A private Keystone on SQLite, from an environment of its own: its libraries are not ours."""
+
+import http.client
+import os
+import pathlib
+
+from tools.services.packages import Missing
+from tools.services.server import Server
+
+LOOPBACK = '127.0.0.1'
+REGION = 'here'
+ROOT = pathlib.Path(__file__).parents[2]
+
+CONFIGURATION = """\
+[DEFAULT]
+use_stderr = true
+[database]
+connection = sqlite:///{directory}/keystone.db
+[identity]
+password_hash_rounds = 4
+[cache]
+enabled = false
+[fernet_tokens]
+key_repository = {directory}/fernet
+[credential]
+key_repository = {directory}/credentials
+"""
+SERVE = """\
+import waitress
+from keystone.wsgi import api
+waitress.serve(api.application, host='{host}', port={port}, threads=4, ident='keystone')
+"""
+
+
+class Keystone(Server):
+    """Has the bootstrap's roles and one administrator, called ``user``."""
+
+    name = 'keystone'
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.user = 'admin'
+        self._bin = pathlib.Path(os.environ.get(
+            'CYBORG_TEST_KEYSTONE_VENV', ROOT / '.venv-keystone')).absolute() / 'bin'
+
+    @property
+    def url(self) -> str:
+        return f'http://{LOOPBACK}:{self.port}/v3'
+
+    def find_programs(self) -> None:
+        if not (self._bin / 'keystone-manage').exists():
+            raise Missing('Keystone is not installed; run: make .venv-keystone')
+
+    def prepare(self) -> None:
+        (self.directory / 'keystone.conf').write_text(
+            CONFIGURATION.format(directory=self.directory))
+        self._manage('db_sync')
+        for keys in ('fernet_setup', 'credential_setup'):
+            self._manage(keys, '--keystone-user', str(os.geteuid()),
+                         '--keystone-group', str(os.getegid()))
+        self._manage('bootstrap', '--bootstrap-password', self.password,
+                     '--bootstrap-region-id', REGION, '--bootstrap-public-url', self.url,
+                     '--bootstrap-internal-url', self.url)
+
+    def _manage(self, *arguments: str) -> None:
+        self.run(str(self._bin / 'keystone-manage'), '--config-file',
+                 str(self.directory / 'keystone.conf'), *arguments)
+
+    def command(self) -> list[str]:
+        return [str(self._bin / 'python'), '-c', SERVE.format(host=LOOPBACK, port=self.port)]
+
+    def environ(self) -> dict[str, str]:
+        return super().environ() | {
+            'OS_KEYSTONE_CONFIG_FILES': str(self.directory / 'keystone.conf')}
+
+    def is_ready(self) -> bool:
+        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=10)
+        try:
+            connection.request('GET', '/v3')
+            return connection.getresponse().status == http.HTTPStatus.OK
+        finally:
+            connection.close()

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A private server: its directory, ports, credentials and life, whatever program it runs."""
+
+import contextlib
+import json
+import os
+import pathlib
+import random
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any, ClassVar, Self
+
+from tools.services import keeper
+
+#: How long a server may take until it answers; generous, for a busy machine.
+PATIENCE = 180
+#: Below the range from which the kernel picks ports for outgoing connections, so that a port
+#: stays ours while its server is down.
+PORTS = range(20000, 32000)
+
+
+class Failed(Exception):
+    """A server did not start; the message carries the end of its log."""
+
+
+class Server:
+    """What RabbitMQ, MariaDB and PostgreSQL have in common.
+
+    Use it as a context manager; inside, `url` is where it answers, `kill()` ends it abruptly,
+    `stop()` in order, and `start()` brings it back with the data it had.
+    """
+
+    name: ClassVar[str]
+    #: Which signal ends it as abruptly as a power cut.
+    crash: ClassVar[signal.Signals] = signal.SIGKILL
+
+    def __init__(self) -> None:
+        self.user = 'cyborg'
+        self.password = secrets.token_hex(12)
+        self.port = free_port()
+        self.directory = pathlib.Path()
+        self._keeper: subprocess.Popen[str] | None = None
+
+    # What a kind of server must say
+
+    @property
+    def url(self) -> str:
+        """Where a client finds it, in the words of oslo.messaging or SQLAlchemy."""
+        raise NotImplementedError
+
+    def find_programs(self) -> None:
+        """Find what is to be run, or raise Missing."""
+        raise NotImplementedError
+
+    def prepare(self) -> None:
+        """Fill the fresh directory."""
+        raise NotImplementedError
+
+    def command(self) -> list[str]:
+        """The server's command line; it must stay in the foreground."""
+        raise NotImplementedError
+
+    def environ(self) -> dict[str, str]:
+        """The whole environment of its processes: nothing of ours may leak into it."""
+        return {'PATH': f'{os.defpath}:/usr/sbin:/sbin', 'HOME': str(self.directory),
+                'LC_ALL': 'C.UTF-8', 'TMPDIR': str(self.directory)}
+
+    def is_ready(self) -> bool:
+        """Whether it answers as a client expects; any OSError counts as no."""
+        raise NotImplementedError
+
+    # Its life
+
+    def __enter__(self) -> Self:
+        self.find_programs()
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix=f'cyborg-{self.name}-'))
+        try:
+            self._keeper = subprocess.Popen(
+                [sys.executable, '-I', keeper.__file__, str(self.directory)], text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+            self.prepare()
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        if self._order('is_alive'):
+            raise RuntimeError(f'{self.name} runs already.')
+        self._order('start', argv=self.command(), env=self.environ(), crash=self.crash)
+        deadline = time.monotonic() + PATIENCE
+        while not self._answers():
+            if not self._order('is_alive'):
+                raise Failed(f'{self.name} ended while starting:\n{self.log()}')
+            if time.monotonic() > deadline:
+                raise Failed(f'{self.name} did not answer within {PATIENCE} s:\n{self.log()}')
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        """End it abruptly; the data stay as they are at that moment."""
+        self._order('end')
+
+    def stop(self) -> None:
+        """End it in order; the data stay."""
+        self._order('end', orderly=True)
+
+    def close(self) -> None:
+        """End it for good and remove everything of it."""
+        running, self._keeper = self._keeper, None
+        if running is None:
+            with contextlib.suppress(OSError):
+                self.directory.rmdir()  # nothing was put into it yet
+            return
+        # The order to quit, and not only the end of its input, which a fork of ours may hold open.
+        with contextlib.suppress(BrokenPipeError), running.stdin as orders:
+            orders.write('["quit", {}]\n')
+        with running.stdout:
+            running.wait()
+
+    def run(self, *argv: str, text: str = '') -> None:
+        """Run a helper of the server to its end."""
+        if self._order('run', argv=argv, env=self.environ(), text=text):
+            raise Failed(f'{argv[0]} failed:\n{self.log()}')
+
+    def log(self, lines: int = 30) -> str:
+        """The end of what its processes wrote."""
+        with contextlib.suppress(FileNotFoundError):
+            return '\n'.join(
+                (self.directory / 'log').read_text(errors='replace').splitlines()[-lines:])
+        return '(nothing was logged)'
+
+    def _answers(self) -> bool:
+        try:
+            return self.is_ready()
+        except OSError:
+            return False
+
+    def _order(self, order: str, **arguments: Any) -> Any:
+        if self._keeper is None:
+            raise RuntimeError(f'{self.name} is used outside its with block.')
+        try:
+            self._keeper.stdin.write(f'{json.dumps([order, arguments])}\n')
+            self._keeper.stdin.flush()
+            answer = json.loads(self._keeper.stdout.readline())
+        except (BrokenPipeError, ValueError) as error:
+            raise Failed(f'the keeper of {self.name} is gone') from error
+        if 'error' in answer:
+            raise Failed(f'{self.name}: {answer["error"]}')
+        return answer['result']
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on."""
+    while True:
+        port = random.choice(PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(('127.0.0.1', port))
+            return port
