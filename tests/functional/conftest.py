@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What several modules share, since it takes long to start."""
+
+import pytest
+
+from tests.fixtures.identity import Identity
+from tools import services
+
+
+@pytest.fixture(scope='session')
+def identity():
+    """A real Keystone with people of every role."""
+    with services.keystone() as keystone:
+        yield Identity(keystone)

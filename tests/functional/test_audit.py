@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What disagrees is found, told with its remedy, and mended on demand; all else is left alone."""
+
+import datetime
+import uuid
+
+import pytest
+import sqlalchemy as sa
+
+from cyborg import errors
+from cyborg.clients import keystone
+from cyborg.clients.nova import Nova
+from cyborg.clients.placement import Allocations, Placement
+from cyborg.conductor import forget
+from cyborg.conductor.audit import Audit
+from cyborg.db.sqlalchemy import models
+from tests.fixtures.cloud import eventually
+
+FPGA = {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
+NO_GRACE = datetime.timedelta(0)
+VERSION = {'OpenStack-API-Version': 'placement 1.39'}
+
+
+@pytest.fixture
+def bound(cloud):
+    """A server with a bound request, and the allocation that Nova made for it before."""
+    cloud.host()
+    cloud.profile('one', FPGA)
+    cloud.server = str(uuid.uuid4())
+    allocate(cloud)
+    assert cloud.bind(cloud.request('one'), instance=cloud.server).status_code == 202
+    eventually(lambda: not outbox(cloud))
+    return cloud
+
+
+def outbox(cloud):
+    with cloud.standalone.db.reader() as session:
+        return session.scalars(sa.select(models.NovaEvent)).all()
+
+
+def allocate(cloud):
+    body = {'allocations': {cloud.rp(): {'resources': {'FPGA': 1}}}, 'project_id': 'p',
+            'user_id': 'u', 'consumer_generation': None, 'consumer_type': 'INSTANCE'}
+    answer = cloud.standalone.placement.put(f'/allocations/{cloud.server}', json=body,
+                                            headers=VERSION)
+    assert answer.status_code == 204
+
+
+def deallocate(cloud):
+    cloud.standalone.placement.delete(f'/allocations/{cloud.server}', headers=VERSION)
+
+
+@pytest.fixture
+def audit(cloud):
+    nova = Nova(keystone.connect(cloud.standalone.conf, 'nova'))
+    return Audit(cloud.standalone.db, Allocations(cloud.standalone.placement), nova, NO_GRACE)
+
+
+def change(cloud, statement):
+    with cloud.standalone.db.writer() as session:
+        session.execute(statement)
+
+
+def test_a_cloud_in_order_has_nothing_to_find(bound, audit):
+    assert audit.look() == []
+    assert Audit(bound.standalone.db).look() == []
+
+
+def test_requests_of_a_server_that_nova_has_forgotten_are_found_and_deleted(bound, audit):
+    bound.nova.unknown.add(bound.server)
+    [finding] = audit.look()
+    assert bound.server in finding.what and 'Nova knows no server' in finding.what
+    assert audit.mend([finding]) == 1
+    assert bound.arqs() == [] and audit.look() == []
+
+
+def test_requests_without_an_allocation_are_found_and_deleted(bound, audit):
+    deallocate(bound)
+    [finding] = audit.look()
+    assert bound.rp() in finding.what
+    audit.mend([finding])
+    assert bound.arqs() == [] and audit.look() == []
+
+
+def test_a_young_request_is_given_time(bound):
+    deallocate(bound)
+    nova = Nova(keystone.connect(bound.standalone.conf, 'nova'))
+    assert Audit(bound.standalone.db, Allocations(bound.standalone.placement), nova).look() == []
+
+
+def test_a_handle_held_by_a_request_that_is_not_bound_is_found_and_freed(bound, audit):
+    change(bound, sa.update(models.ExtArq).values(state='BindFailed'))
+    [finding] = Audit(bound.standalone.db).look()
+    assert 'which is BindFailed' in finding.what
+    audit.mend([finding])
+    assert Audit(bound.standalone.db).look() == []
+
+
+def test_a_bound_request_without_a_handle_is_found_and_unbound(bound, audit):
+    change(bound, sa.update(models.AttachHandle).values(arq_id=None))
+    [finding] = Audit(bound.standalone.db).look()
+    assert 'without a handle' in finding.what
+    audit.mend([finding])
+    assert [arq['state'] for arq in bound.arqs()] == ['Unbound']
+    assert Audit(bound.standalone.db).look() == []
+
+
+def test_a_finding_that_is_no_longer_true_is_not_mended(bound, audit):
+    change(bound, sa.update(models.AttachHandle).values(arq_id=None))
+    [finding] = Audit(bound.standalone.db).look()
+    change(bound, sa.update(models.AttachHandle).where(models.AttachHandle.key == '0')
+           .values(arq_id=sa.select(models.ExtArq.id).scalar_subquery()))
+    audit.mend([finding])
+    assert [arq['state'] for arq in bound.arqs()] == ['Bound']
+
+
+def test_an_old_clean_up_and_an_old_event_are_told(bound, audit):
+    long_ago = models.now() - datetime.timedelta(days=1)
+    change(bound, sa.update(models.AttachHandle).where(models.AttachHandle.key == '1').values(
+        cleanup_since=long_ago, is_missing=True, work_attempts=3, work_error='busy'))
+    change(bound, sa.insert(models.NovaEvent).values(
+        instance_uuid=bound.server, arq_uuid=str(uuid.uuid4()), status='completed',
+        due_at=models.now() + datetime.timedelta(days=1), created_at=long_ago))
+    told = [finding.what for finding in Audit(bound.standalone.db).look()]
+    assert any('failed 3 times: busy' in what for what in told)
+    assert any('1 events wait' in what for what in told)
+
+
+def test_a_host_that_lives_is_not_forgotten(bound):
+    silent = models.now() - datetime.timedelta(minutes=3)
+    with pytest.raises(errors.Conflict, match='stop it first'):
+        forget.require_gone(bound.standalone.db, 'compute1', silent)
+    with pytest.raises(errors.NotFound, match='no host nowhere'):
+        forget.require_gone(bound.standalone.db, 'nowhere', silent)
+
+
+def test_nothing_of_a_forgotten_host_is_left(bound):
+    bound.standalone.remove_host('compute1')
+    forget.require_gone(bound.standalone.db, 'compute1',
+                        models.now() + datetime.timedelta(seconds=1))
+    assert forget.forget(bound.standalone.db, 'compute1') == {
+        'requests unbound': 1, 'devices forgotten': 1}
+    deallocate(bound)
+    assert Placement(bound.standalone.placement).publish('compute1', []).is_settled
+    assert [arq['state'] for arq in bound.arqs()] == ['Unbound']
+    assert bound.get('/devices')['devices'] == [] and bound.providers() == {}
+    assert Audit(bound.standalone.db).look() == []
+    # it may come back as a new host
+    bound.standalone.add_host(bound.hosts['compute1'])
+    eventually(lambda: 'compute1_FakeDevice' in bound.providers())

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bind that a host must prepare is answered when it is known how that ends."""
+
+import threading
+import uuid
+
+import pytest
+
+from cyborg.sim.host import Host
+from tests.fixtures.cloud import Cloud, eventually
+
+INSTANCE = str(uuid.uuid4())
+VGPU = '[gpu_devices]\nenabled_vgpu_types = nvidia-222\n'
+
+
+class GpuHost(Host):
+    """A host with a graphics card that guests share, and whose kernel can be held up."""
+
+    def __init__(self, name, directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        super().__init__(directory)
+        self.name, self.drivers = name, ('nvidia_gpu_driver',)
+        self.plug_in('10de:1eb8', at='0000:3b:00.0')
+        self._write, self.sysfs.writer = self.sysfs.writer, self._write_when_allowed
+        self.goes_on, self.is_broken = threading.Event(), False
+        self.goes_on.set()
+
+    def _write_when_allowed(self, *args):
+        self.goes_on.wait()
+        if self.is_broken:
+            raise OSError(5, 'No power')
+        self._write(*args)
+
+
+@pytest.fixture(params=[20])
+def cloud(request, tmp_path):
+    made = Cloud(tmp_path, more=f'{VGPU}[api]\nbind_wait = {request.param}\n')
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def host(cloud):
+    host = cloud.host(make=GpuHost)
+    cloud.profile('two', {'resources:VGPU': '2'})
+    yield host
+    host.goes_on.set()
+
+
+def test_the_answer_comes_when_the_host_is_done(cloud, host):
+    assert cloud.bind(cloud.request('two'), instance=INSTANCE).status_code == 202
+    arqs = cloud.arqs(instance=INSTANCE, bind_state='resolved')
+    assert [(arq['state'], arq['attach_handle_type']) for arq in arqs] == [('Bound', 'MDEV')] * 2
+
+
+def test_the_answer_says_why_the_host_could_not(cloud, host):
+    host.is_broken = True
+    answer = cloud.bind(cloud.request('two'), instance=INSTANCE)
+    assert answer.status_code == 409
+    assert 'No power' in answer.text
+    assert {arq['state'] for arq in cloud.arqs()} == {'BindFailed'}
+
+
+@pytest.mark.parametrize('cloud', [0], indirect=True)
+def test_the_answer_does_not_come_later_than_the_operator_allows(cloud, host):
+    host.goes_on.clear()
+    assert cloud.bind(cloud.request('two'), instance=INSTANCE).status_code == 202
+    assert {arq['state'] for arq in cloud.arqs(instance=INSTANCE)} == {'BindStarted'}
+    resolved = f'/accelerator_requests?instance={INSTANCE}&bind_state=resolved'
+    answer = cloud.call('GET', resolved)
+    assert answer.status_code == 423
+    assert 'Not resolved yet' in answer.text
+    host.goes_on.set()
+    eventually(lambda: cloud.call('GET', resolved).status_code == 200)
+    assert {arq['state'] for arq in cloud.arqs(instance=INSTANCE)} == {'Bound'}
+
+
+def test_a_request_that_is_deleted_meanwhile_is_not_found(cloud, host):
+    host.goes_on.clear()
+    arqs, answers = cloud.request('two'), []
+    binding = threading.Thread(
+        target=lambda: answers.append(cloud.bind(arqs, instance=INSTANCE).status_code))
+    binding.start()
+    eventually(lambda: cloud.arqs(instance=INSTANCE))
+    assert cloud.call('DELETE', f'/accelerator_requests?instance={INSTANCE}').status_code == 204
+    binding.join()
+    assert answers == [404]

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What operators do to devices holds, whatever the hosts report later."""
+
+import datetime
+
+import sqlalchemy as sa
+
+from cyborg.db.sqlalchemy import models
+from tests.fixtures.cloud import eventually
+
+
+def reserved(cloud):
+    """Of each of our providers: (reserved, total) by class."""
+    return {name: {kind: (each['reserved'], each['total'])
+                   for kind, each in provider['inventories'].items()}
+            for name, provider in cloud.providers().items()}
+
+
+def report_again(cloud):
+    """The last report of an agent, and what it publishes then."""
+    inventory = cloud.agent().inventory
+    inventory.stop()
+    inventory.wake(must_report=True)
+    inventory.sync()
+
+
+def test_a_disabled_device_stays_reserved_over_later_reports(cloud):
+    cloud.host('compute1')
+    [device] = cloud.get('/devices')['devices']
+    assert reserved(cloud) == {'compute1_FakeDevice': {'FPGA': (0, 16)}}
+
+    assert cloud.call('POST', f'/devices/{device["uuid"]}/disable').status_code == 204
+    eventually(lambda: reserved(cloud) == {'compute1_FakeDevice': {'FPGA': (16, 16)}})
+    report_again(cloud)
+    assert reserved(cloud) == {'compute1_FakeDevice': {'FPGA': (16, 16)}}
+    # also over a restart of the agent
+    cloud.standalone.remove_host('compute1')
+    agent = cloud.standalone.add_host(cloud.hosts['compute1'])
+    assert agent.inventory.is_ready.wait(30)
+    assert reserved(cloud) == {'compute1_FakeDevice': {'FPGA': (16, 16)}}
+    assert cloud.get(f'/devices/{device["uuid"]}')['status'] == 'maintaining'
+
+    assert cloud.call('POST', f'/devices/{device["uuid"]}/enable').status_code == 204
+    eventually(lambda: reserved(cloud) == {'compute1_FakeDevice': {'FPGA': (0, 16)}})
+    assert cloud.get('/devices?status=enabled')['devices'][0]['uuid'] == device['uuid']
+
+
+def test_a_bound_request_outlives_the_maintenance_of_its_device(cloud):
+    cloud.host('compute1')
+    [device] = cloud.get('/devices')['devices']
+    cloud.profile('one', {'resources:FPGA': '1'})
+    [arq] = cloud.request('one')
+    assert cloud.bind(arq).status_code == 202
+    assert cloud.call('POST', f'/devices/{device["uuid"]}/disable').status_code == 204
+    eventually(lambda: reserved(cloud) == {'compute1_FakeDevice': {'FPGA': (16, 16)}})
+    [after] = cloud.arqs()
+    assert (after['state'], after['attach_handle_type']) == ('Bound', 'TEST_PCI')
+
+
+def test_what_operators_note_on_a_deployable_survives_reports(cloud):
+    cloud.host('compute1')
+    [deployable] = cloud.get('/deployables')['deployables']
+
+    def add(key, parent=None):
+        response = cloud.call('POST', '/attributes', json={
+            'deployable_id': deployable['uuid'], 'key': key, 'value': 'v',
+            'parent_uuid': parent})
+        assert response.status_code == 201, response.text
+        return response.json()['uuid']
+
+    # one of their own, one below it, and one below what a driver says
+    top = add('shelf')
+    [driven] = cloud.get('/attributes?key=traits1')['attributes']
+    below = [add('row', top), add('note', driven['uuid'])]
+    # even where it says the same as a driver, it is not the driver's
+    add('rc')
+    report_again(cloud)
+    mine = cloud.get('/attributes?nested=true&key=shelf')['attributes']
+    assert [each['uuid'] for each in mine] == [top]
+    assert [each['uuid'] for each in mine[0]['children']] == below[:1]
+    assert len(cloud.get('/attributes?key=rc')['attributes']) == 2
+    assert cloud.get(f'/attributes/{below[1]}')['parent_uuid'] == driven['uuid']
+    assert reserved(cloud) == {'compute1_FakeDevice': {'FPGA': (0, 16)}}
+
+
+def test_a_note_stays_when_the_fact_above_it_goes(cloud):
+    cloud.host('compute1')
+    [driven] = cloud.get('/attributes?key=traits1')['attributes']
+    response = cloud.call('POST', '/attributes', json={
+        'deployable_id': driven['deployable_uuid'], 'key': 'note', 'value': 'v',
+        'parent_uuid': driven['uuid']})
+    note = response.json()['uuid']
+    with cloud.standalone.db.writer() as session:  # as if the driver had said something else
+        session.execute(sa.update(models.Attribute).where(models.Attribute.key == 'traits1')
+                        .values(key='traits0'))
+    report_again(cloud)
+    assert cloud.get('/attributes?key=traits0')['attributes'] == []
+    assert cloud.get(f'/attributes/{note}')['parent_uuid'] is None
+
+
+def test_a_silent_host_is_told_from_a_living_one(cloud):
+    cloud.host('compute1')
+    cloud.host('compute2')
+    cloud.standalone.remove_host('compute2')
+    with cloud.standalone.db.writer() as session:
+        session.execute(sa.update(models.Agent).where(models.Agent.hostname == 'compute2')
+                        .values(last_heartbeat=models.now() - datetime.timedelta(days=1)))
+    agents = {each['hostname']: each['alive'] for each in cloud.get('/agents')['agents']}
+    assert agents == {'compute1': True, 'compute2': False}
+    [silent] = cloud.get('/agents?alive=false')['agents']
+    assert silent['hostname'] == 'compute2'
+    assert cloud.get(f'/agents/{silent["uuid"]}') == silent
+    [living] = cloud.get('/agents?alive=true&sort_key=last_heartbeat')['agents']
+    assert living['hostname'] == 'compute1'

@@ -1,0 +1,483 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes wrong elsewhere: races, dead neighbours, lost messages, hosts that fail or hang."""
+
+import threading
+import uuid
+
+import pytest
+
+from cyborg import context, errors, objects
+from cyborg.accelerator.driver import Driver
+from cyborg.conductor.rpcapi import ConductorAPI
+from cyborg.sim import Host
+from tests.fixtures.cloud import Cloud, eventually
+
+FPGA = {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
+VGPU = {'resources:VGPU': '1'}
+VGPU_SETTINGS = '[gpu_devices]\nenabled_vgpu_types = nvidia-231\n'
+
+
+class GpuHost:
+    """A host with one T4, sliced into eight virtual GPUs that the agent must make."""
+
+    drivers = ('nvidia_gpu_driver',)
+
+    def __init__(self, name, directory, cards=('0000:3b:00.0',)):
+        self.name = name
+        self.cards = Host(directory)
+        for address in cards:
+            self.cards.plug_in('10de:1eb8', at=address)
+        self.sysfs, self.monitor = self.cards.sysfs, self.cards.monitor
+
+    def mdevs(self):
+        return {node.name for node in (self.sysfs / 'bus/mdev/devices').children()}
+
+
+@pytest.fixture
+def gpus(tmp_path):
+    cloud = Cloud(tmp_path, more=VGPU_SETTINGS + '[conductor]\nsweep_interval = 1\n')
+    cloud.start()
+    cloud.gpu = cloud.host('compute1', GpuHost)
+    cloud.profile('vgpu', VGPU)
+    yield cloud
+    cloud.stop()
+
+
+# -- races -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_conductors(tmp_path):
+    cloud = Cloud(tmp_path, conductors=2)
+    cloud.start()
+    cloud.host()
+    yield cloud
+    cloud.stop()
+
+
+def in_parallel(functions):
+    results = [None] * len(functions)
+
+    def run(index):
+        results[index] = functions[index]()
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(len(functions))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def test_as_many_win_the_last_handles_as_there_are_handles(two_conductors):
+    cloud = two_conductors
+    cloud.profile('one', FPGA)
+    cloud.profile('twelve', FPGA | {'resources:FPGA': '12'})
+    rp = cloud.rp()
+    assert cloud.bind(cloud.request('twelve'), rp=rp).status_code == 202
+    arqs = [cloud.request('one')[0] for _ in range(12)]
+    answers = in_parallel([lambda arq=arq: cloud.bind(arq, rp=rp) for arq in arqs])
+    codes = sorted(answer.status_code for answer in answers)
+    assert codes == [202] * 4 + [409] * 8
+    losers = {answer.json()['error_message'] for answer in answers if answer.status_code == 409}
+    assert all('has no free attach handle' in text for text in losers)
+    bound = [arq for arq in cloud.arqs() if arq['state'] == 'Bound']
+    assert len({arq['attach_handle_uuid'] for arq in bound}) == len(bound) == 16
+
+
+def test_one_request_bound_twice_at_once_is_bound_once(two_conductors):
+    cloud = two_conductors
+    cloud.profile('one', FPGA)
+    rp, instance = cloud.rp(), str(uuid.uuid4())
+    [arq] = cloud.request('one')
+    answers = in_parallel([lambda: cloud.bind(arq, rp=rp, instance=instance)] * 6)
+    assert {answer.status_code for answer in answers} == {202}
+    [bound] = cloud.arqs()
+    assert bound['state'] == 'Bound'
+    cloud.nova.wait_for_events(1)
+    assert len(held_handles(cloud)) == 1
+
+
+def held_handles(cloud):
+    with cloud.standalone.db.reader() as session:
+        return session.connection().exec_driver_sql(
+            'SELECT uuid FROM attach_handles WHERE arq_id IS NOT NULL').all()
+
+
+def owed(cloud):
+    with cloud.standalone.db.reader() as session:
+        return session.connection().exec_driver_sql(
+            'SELECT uuid FROM attach_handles WHERE cleanup_since IS NOT NULL').all()
+
+
+def test_binding_and_deleting_at_once_leaves_nothing_behind(two_conductors):
+    cloud = two_conductors
+    cloud.profile('one', FPGA)
+    rp = cloud.rp()
+    for _ in range(5):
+        [arq] = cloud.request('one')
+        in_parallel([
+            lambda arq=arq: cloud.bind(arq, rp=rp),
+            lambda arq=arq: cloud.call('DELETE', f'/accelerator_requests/{arq["uuid"]}')])
+    for arq in cloud.arqs():
+        cloud.call('DELETE', f'/accelerator_requests/{arq["uuid"]}')
+    assert held_handles(cloud) == [] and cloud.arqs() == []
+
+
+# -- the host --------------------------------------------------------------------------------
+
+
+def test_an_mdev_is_there_before_bound_and_gone_after_unbind(gpus):
+    [arq] = gpus.request('vgpu')
+    assert gpus.bind(arq).status_code == 202
+    [bound] = gpus.arqs()
+    assert bound['state'] == 'Bound'
+    assert gpus.gpu.mdevs() == {bound['attach_handle_uuid']}
+    assert gpus.unbind(bound).status_code == 202
+    eventually(lambda: not gpus.gpu.mdevs())
+    eventually(lambda: not owed(gpus))
+
+
+def test_deleting_does_not_need_a_living_agent(gpus):
+    [arq] = gpus.request('vgpu')
+    instance = str(uuid.uuid4())
+    gpus.bind(arq, instance=instance)
+    gpus.standalone.remove_host('compute1')
+    assert gpus.call('DELETE', f'/accelerator_requests?instance={instance}').status_code == 204
+    assert gpus.arqs() == []
+    assert len(gpus.gpu.mdevs()) == 1 and len(owed(gpus)) == 1
+    gpus.standalone.add_host(gpus.gpu)
+    eventually(lambda: not gpus.gpu.mdevs())
+    eventually(lambda: not owed(gpus))
+
+
+def test_a_handle_that_waits_for_its_clean_up_is_not_given_out(gpus):
+    gpus.profile('all', {'resources:VGPU': '8'})
+    rp = gpus.rp()
+    arqs = gpus.request('all')
+    assert gpus.bind(arqs, rp=rp).status_code == 202
+    gpus.standalone.remove_host('compute1')
+    assert gpus.unbind(*gpus.arqs()).status_code == 202
+    [arq] = gpus.request('vgpu')
+    assert gpus.bind(arq, rp=rp).status_code == 409
+    gpus.standalone.add_host(gpus.gpu)
+    eventually(lambda: not owed(gpus))
+    assert gpus.bind(arq, rp=rp).status_code == 202
+
+
+def test_after_a_restart_of_the_host_mdevs_are_made_again_and_nova_hears_it(gpus):
+    [arq] = gpus.request('vgpu')
+    gpus.bind(arq)
+    gpus.nova.wait_for_events(1)
+    gpus.standalone.remove_host('compute1')
+    gpus.gpu.cards.reboot()
+    assert not gpus.gpu.mdevs()
+    gpus.standalone.add_host(gpus.gpu)
+    assert len(gpus.nova.wait_for_events(2)) == 2
+    [bound] = gpus.arqs()
+    assert bound['state'] == 'Bound' and gpus.gpu.mdevs() == {bound['attach_handle_uuid']}
+
+
+def test_a_silent_agent_makes_its_requests_unknown_and_readable(tmp_path):
+    cloud = Cloud(tmp_path, more=VGPU_SETTINGS + '[conductor]\nheartbeat_timeout = 1\n')
+    cloud.start()
+    cloud.host('compute1', GpuHost)
+    cloud.host('compute2')
+    cloud.profile('vgpu', VGPU)
+    cloud.profile('fpga', FPGA)
+    [vgpu], [fpga] = cloud.request('vgpu'), cloud.request('fpga')
+    assert cloud.bind(vgpu).status_code == 202
+    assert cloud.bind(fpga, host='compute2').status_code == 202
+    for name in ('compute1', 'compute2'):
+        cloud.standalone.remove_host(name)
+
+    def states():
+        return {arq['device_profile_name']: arq['state'] for arq in cloud.arqs()}
+    eventually(lambda: states() == {'vgpu': 'Unknown', 'fpga': 'Bound'})
+    [unknown] = [arq for arq in cloud.arqs() if arq['state'] == 'Unknown']
+    assert unknown['attach_handle_info']['asked_type'] == 'nvidia-231'
+    cloud.stop()
+
+
+def test_a_device_pulled_out_while_in_use_stays_reserved_until_it_is_free(gpus):
+    [arq] = gpus.request('vgpu')
+    gpus.bind(arq)
+    gpus.gpu.cards.pull_out('0000:3b:00.0')
+
+    def is_reserved():
+        found = gpus.providers().get('compute1_0000:3b:00.0', {'inventories': {}})
+        offered = found['inventories'].get('VGPU')
+        return offered and offered['reserved'] == offered['total']
+    eventually(is_reserved)
+    # an agent that looks while the card goes may have tried to make its device again
+    assert gpus.arqs()[0]['state'] in ('Bound', 'Provisioning')
+    assert gpus.arqs()[0]['attach_handle_uuid']
+    gpus.unbind(*gpus.arqs())
+    eventually(lambda: 'compute1_0000:3b:00.0' not in gpus.providers())
+    assert gpus.get('/devices')['devices'] == []
+
+
+# -- messages that get lost ------------------------------------------------------------------
+
+
+def test_a_lost_cast_is_made_up_for_by_the_sweep(gpus, monkeypatch):
+    agents = gpus.standalone.conductors[0].sweep.agents
+    monkeypatch.setattr(agents, 'do', lambda *args: None)
+    [arq] = gpus.request('vgpu')
+    instance = str(uuid.uuid4())
+    binding = {arq['uuid']: [
+        {'op': 'add', 'path': '/hostname', 'value': 'compute1'},
+        {'op': 'add', 'path': '/device_rp_uuid', 'value': gpus.rp()},
+        {'op': 'add', 'path': '/instance_uuid', 'value': instance}]}
+    assert gpus.call('PATCH', '/accelerator_requests', json=binding).status_code == 202
+    assert gpus.arqs()[0]['state'] == 'Bound'
+
+
+def test_an_answer_that_comes_too_late_is_undone(gpus):
+    [arq] = gpus.request('vgpu')
+    assert gpus.bind(arq).status_code == 202
+    [bound] = gpus.arqs()
+    handle = bound['attach_handle_uuid']
+    gpus.call('DELETE', f'/accelerator_requests/{arq["uuid"]}')
+    eventually(lambda: not gpus.gpu.mdevs() and not owed(gpus))
+    # the agent's word of having attached it arrives only now
+    conductor = ConductorAPI(gpus.standalone.transport)
+    undo = conductor.finish_work(context.internal(), 'compute1', [objects.Outcome(
+        kind='attach', handle_uuid=handle, arq_uuid=arq['uuid'])])
+    assert [(work.kind, work.handle.uuid) for work in undo] == [('detach', handle)]
+    assert len(owed(gpus)) == 1
+    conductor.finish_work(context.internal(), 'compute1', [objects.Outcome(
+        kind='detach', handle_uuid=handle, turn=undo[0].turn)])
+    assert owed(gpus) == []
+
+
+# -- hosts that fail -------------------------------------------------------------------------
+
+
+class Stubborn(Driver):
+    """A driver that does what a test says."""
+
+    name, type = 'nvidia_gpu_driver', 'GPU'
+    calls: list[str] = []
+    failures = 0
+    gate: threading.Event | None = None
+
+    def __init__(self, real):
+        self._real = real
+
+    def discover(self):
+        return self._real.discover()
+
+    def attach(self, handle, work):
+        type(self).calls.append('attach')
+        if self.gate is not None:
+            self.gate.wait(60)
+        if type(self).failures:
+            type(self).failures -= 1
+            raise errors.DriverFailed(name=self.name, why='the card is busy.')
+        self._real.attach(handle, work)
+
+    def detach(self, handle):
+        type(self).calls.append('detach')
+        if type(self).failures:
+            type(self).failures -= 1
+            raise errors.DriverFailed(name=self.name, why='the card is busy.')
+        self._real.detach(handle)
+
+
+@pytest.fixture
+def stubborn(gpus):
+    """The host's driver, made to fail or hang as often as a test asks."""
+    Stubborn.calls, Stubborn.failures, Stubborn.gate = [], 0, None
+    [guard] = gpus.agent().attacher._guards.values()
+    guard._driver = Stubborn(guard._driver)
+    return Stubborn
+
+
+def test_a_bind_that_fails_once_succeeds_at_the_second_try(gpus, stubborn):
+    stubborn.failures = 1
+    [arq] = gpus.request('vgpu')
+    assert gpus.bind(arq).status_code == 202
+    assert gpus.arqs()[0]['state'] == 'Bound'
+    assert stubborn.calls == ['attach', 'attach']
+
+
+def test_a_bind_that_goes_on_failing_is_rolled_back_and_can_be_repeated(gpus, stubborn):
+    gpus.profile('two', {'resources:VGPU': '2'})
+    stubborn.failures = 100
+    arqs = gpus.request('two')
+    instance = str(uuid.uuid4())
+    answer = gpus.bind(arqs, instance=instance)
+    assert answer.status_code == 409 and 'the card is busy' in answer.text
+    assert {arq['state'] for arq in gpus.arqs()} == {'BindFailed'}
+    assert held_handles(gpus) == []
+    assert {event['status'] for event in gpus.nova.wait_for_events(2)} == {'failed'}
+    stubborn.failures = 0
+    eventually(lambda: not owed(gpus))
+    assert gpus.bind(arqs, instance=instance).status_code == 202
+    assert {arq['state'] for arq in gpus.arqs()} == {'Bound'}
+
+
+def test_a_clean_up_that_fails_takes_its_handle_out_of_placement_until_it_succeeds(
+        gpus, stubborn):
+    [arq] = gpus.request('vgpu')
+    gpus.bind(arq)
+    stubborn.failures = 3
+
+    def reserved():
+        return gpus.providers()['compute1_0000:3b:00.0']['inventories']['VGPU']['reserved']
+    gpus.unbind(*gpus.arqs())
+    eventually(lambda: reserved() == 1)
+    eventually(lambda: not owed(gpus))
+    eventually(lambda: reserved() == 0)
+    assert not gpus.gpu.mdevs()
+
+
+def test_a_bind_that_never_ends_fails_by_its_deadline(tmp_path):
+    cloud = Cloud(tmp_path, more=VGPU_SETTINGS + (
+        '[conductor]\nsweep_interval = 1\nbind_timeout = 1\n[api]\nbind_wait = 0\n'))
+    cloud.start()
+    cloud.host('compute1', GpuHost)
+    cloud.profile('vgpu', VGPU)
+    [guard] = cloud.agent().attacher._guards.values()
+    guard._driver, Stubborn.gate = Stubborn(guard._driver), threading.Event()
+    [arq] = cloud.request('vgpu')
+    assert cloud.bind(arq).status_code == 202
+    assert cloud.arqs()[0]['state'] == 'BindStarted'
+    eventually(lambda: cloud.arqs()[0]['state'] == 'BindFailed')
+    assert cloud.nova.wait_for_events(1)[0]['status'] == 'failed'
+    Stubborn.gate.set()  # the host is ready at last: what it made is cleaned again
+    host = cloud.hosts['compute1']
+    eventually(lambda: not host.mdevs() and not owed(cloud))
+    Stubborn.gate = None
+    cloud.stop()
+
+
+# -- neighbours that are away ----------------------------------------------------------------
+
+
+def test_waiting_binds_do_not_hold_up_anything_else(gpus, stubborn):
+    gpus.host('compute2')
+    gpus.profile('fpga', FPGA)
+    stubborn.gate = threading.Event()
+    gpus.profile('eight', {'resources:VGPU': '8'})
+    waiting = [threading.Thread(target=gpus.bind, args=([arq],))
+               for arq in gpus.request('eight')]
+    for thread in waiting:
+        thread.start()
+    eventually(lambda: stubborn.calls)
+    [arq] = gpus.request('fpga')
+    assert gpus.bind(arq, host='compute2').status_code == 202
+    assert [each['state'] for each in gpus.arqs() if each['uuid'] == arq['uuid']] == ['Bound']
+    gpus.agent('compute2').inventory.wake(must_report=True)
+    stubborn.gate.set()
+    for thread in waiting:
+        thread.join()
+    eventually(lambda: {arq['state'] for arq in gpus.arqs()} == {'Bound'})
+
+
+def test_a_dead_nova_costs_one_try_and_catches_up_by_itself(two_conductors):
+    cloud = two_conductors
+    cloud.profile('one', FPGA)
+    cloud.nova.code = 503
+    rp = cloud.rp()
+    for _ in range(6):
+        assert cloud.bind(cloud.request('one'), rp=rp).status_code == 202
+    eventually(lambda: cloud.nova.requests)
+    cloud.nova.code = 200
+    assert len(cloud.nova.wait_for_events(6)) == 6
+    assert len({event['tag'] for event in cloud.nova.events()}) == 6
+
+
+def test_a_dead_placement_delays_publishing_and_nothing_else(cloud, monkeypatch):
+    placement = cloud.standalone.placement
+    cloud.host()
+    cloud.profile('one', FPGA)
+    rp = cloud.rp()
+
+    def refuse(*args, **kwargs):
+        raise ConnectionError('nobody is there')
+    with monkeypatch.context() as patch:
+        patch.setattr(placement.session.session, 'send', refuse)
+        assert cloud.bind(cloud.request('one'), rp=rp).status_code == 202
+        [device] = cloud.get('/devices')['devices']
+        assert cloud.call('POST', f'/devices/{device["uuid"]}/disable').status_code == 204
+        eventually(lambda: cloud.agent().inventory._failures)
+    eventually(lambda: cloud.providers()['compute1_FakeDevice']['inventories']['FPGA'][
+        'reserved'] == 16)
+
+
+def test_the_history_tells_who_did_what(gpus):
+    [arq] = gpus.request('vgpu')
+    gpus.bind(arq)
+    gpus.unbind(arq)
+    gpus.call('DELETE', f'/accelerator_requests/{arq["uuid"]}')
+    steps = gpus.get(f'/accelerator_requests/{arq["uuid"]}/history')['history']
+    assert [(step['event'], step['from_state'], step['to_state']) for step in steps] == [
+        ('create', None, 'Initial'), ('bind', 'Initial', 'BindStarted'),
+        ('attached', 'BindStarted', 'Bound'), ('unbind', 'Bound', 'Unbound'),
+        ('delete', 'Unbound', 'Deleting')]
+    assert steps[2]['actor'] == 'agent compute1'
+    assert steps[0]['seconds_in_state'] is None and steps[1]['seconds_in_state'] >= 0
+    old = gpus.call('GET', f'/accelerator_requests/{arq["uuid"]}/history', version='2.5')
+    assert old.status_code == 404
+    unknown = gpus.call('GET', f'/accelerator_requests/{uuid.uuid4()}/history')
+    assert unknown.status_code == 404
+
+
+def test_a_bind_without_host_side_work_is_one_call_and_one_transaction(cloud, monkeypatch):
+    cloud.host()
+    cloud.profile('three', FPGA | {'resources:FPGA': '3'})
+    arqs, rp = cloud.request('three'), cloud.rp()
+    cloud.agent().inventory.stop()
+    conductor = cloud.standalone.conductors[0]
+    messages, transactions = [], []
+    for name in ('do', 'wake'):
+        monkeypatch.setattr(conductor.sweep.agents, name,
+                            lambda *args, name=name: messages.append(name))
+    writer = cloud.standalone.db.writer
+    monkeypatch.setattr(cloud.standalone.db, 'writer',
+                        lambda: transactions.append(1) or writer())
+    monkeypatch.setattr(conductor.outbox, 'wake', lambda: None)
+    with cloud.statements() as statements:
+        assert cloud.bind(arqs, rp=rp).status_code == 202
+    assert messages == [] and len(transactions) == 1
+    assert len(statements) <= 6 + 2 * 3
+
+
+@pytest.mark.embedded
+def test_hundreds_of_waiting_binds_hold_up_nothing(tmp_path):
+    """500 virtual GPUs of a host that hangs; an instant bind elsewhere, a read and a report."""
+    cloud = Cloud(tmp_path, more=VGPU_SETTINGS + '[api]\nbind_wait = 3\n')
+    cloud.start()
+    slots = [f'0000:{bus:02x}:00.0' for bus in range(1, 64)]
+    host = cloud.host('compute1', GpuHost, cards=slots)
+    cloud.host('compute2')
+    cloud.profile('vgpu', VGPU)
+    cloud.profile('fpga', FPGA)
+    [guard] = cloud.agent().attacher._guards.values()
+    Stubborn.gate, Stubborn.calls, Stubborn.failures = threading.Event(), [], 0
+    guard._driver = Stubborn(guard._driver)
+    rps = [each['rp_uuid'] for each in cloud.get('/deployables?limit=1000')['deployables']
+           if each['name'].startswith('compute1_')]
+    places = [rp for rp in rps for _ in range(8)][:500]
+    instant = cloud.rp('compute2')
+
+    arqs = [cloud.request('vgpu') for _ in places]
+    waiting = [threading.Thread(target=cloud.bind, args=(arq,), kwargs={'rp': rp})
+               for arq, rp in zip(arqs, places, strict=True)]
+    for thread in waiting:
+        thread.start()
+    eventually(lambda: Stubborn.calls)
+    assert cloud.bind(cloud.request('fpga'), host='compute2', rp=instant).status_code == 202
+    for thread in waiting:
+        thread.join()
+    pending = cloud.arqs(limit=1000)
+    assert sum(arq['state'] == 'BindStarted' for arq in pending) == 500
+    assert cloud.bind(cloud.request('fpga'), host='compute2', rp=instant).status_code == 202
+    cloud.agent('compute2').inventory.wake(must_report=True)
+    Stubborn.gate.set()
+    eventually(lambda: sum(arq['state'] == 'Bound' for arq in cloud.arqs(limit=1000)) == 502,
+               patience=240)
+    assert len(host.mdevs()) == 500
+    Stubborn.gate = None
+    cloud.stop()

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever is sent, by whomever: an answer that the description allows, and never a 5xx.
+
+CYBORG_FUZZ_EXAMPLES says how many examples each operation gets, on top of those that cover its
+schema; CYBORG_FUZZ_SEED makes a run like an earlier one.
+"""
+
+import os
+import pathlib
+import random
+import subprocess
+import sys
+
+import jsonschema
+import pytest
+
+from cyborg.api import microversions, openapi
+from cyborg.api.controllers import root
+from cyborg.cmd.api import Server
+from tests.fixtures.persons import Person, trusting_cloud
+
+BIN = pathlib.Path(sys.executable).parent
+ROOT = pathlib.Path(__file__).parents[2]
+EXAMPLES = os.environ.get('CYBORG_FUZZ_EXAMPLES')
+SEED = os.environ.get('CYBORG_FUZZ_SEED', '1')
+#: with a number of examples all versions are tried
+VERSIONS = [str(version) for version in microversions.HISTORY]
+CHECKS = ('not_a_server_error', 'status_code_conformance', 'content_type_conformance',
+          'response_headers_conformance', 'response_schema_conformance', 'unsupported_method',
+          'allow_header_conformance', 'negative_data_rejection', 'says_nothing_internal')
+
+
+@pytest.fixture(scope='module')
+def cloud(tmp_path_factory):
+    made = trusting_cloud(tmp_path_factory.mktemp('cloud'))
+    made.start()
+    made.host('compute1')
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope='module')
+def server(cloud):
+    made = Server(cloud.standalone.api, '127.0.0.1', 0, 4)
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize('version', VERSIONS if EXAMPLES else VERSIONS[-1:])
+def test_no_request_is_answered_in_a_way_that_is_not_described(
+        cloud, server, version, tmp_path):
+    admin = Person(cloud, 'admin')
+    [deployable] = admin.get('/deployables')['deployables']
+    environ = os.environ | {
+        'SCHEMATHESIS_HOOKS': 'tests.fixtures.fuzzing', 'PYTHONPATH': str(ROOT),
+        'CYBORG_FUZZ_URL': server.url, 'CYBORG_FUZZ_PROVIDER': deployable['rp_uuid'],
+        'CYBORG_FUZZ_SEED': SEED}
+    run = subprocess.run(
+        [BIN / 'schemathesis', 'run', f'{server.url}/v2/openapi.json', '--no-color',
+         '-H', f'OpenStack-API-Version: accelerator {version}', '--seed', SEED,
+         '--checks', ','.join(CHECKS), '--warnings', 'off', '--generation-database', 'none',
+         '--max-examples', EXAMPLES or '3', '--phases', 'examples,coverage,fuzzing,stateful'],
+        cwd=tmp_path, env=environ, text=True, capture_output=True)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_what_was_stored_meanwhile_can_be_read(cloud):
+    for version in microversions.HISTORY:
+        document = openapi.describe(root.COLLECTIONS, version)
+        for noun in root.COLLECTIONS:
+            if f'/v2/{noun.path}' not in document['paths']:
+                continue
+            shown = Person(cloud, 'admin').get(f'/{noun.path}', version=str(version))
+            validator = jsonschema.Draft202012Validator(
+                document | {'$ref': f'#/components/schemas/{noun.name}'})
+            for item in random.Random(1).sample(shown[noun.key], min(20, len(shown[noun.key]))):
+                validator.validate(item)

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random histories of a cloud in which everything fails: in the end nothing is stuck or lost.
+
+CYBORG_FAULT_HISTORIES says how many; CYBORG_FAULT_SEED where to begin, to repeat one.
+"""
+
+import os
+
+import pytest
+
+from tests.fixtures.world import World
+
+pytestmark = pytest.mark.embedded
+COUNT = int(os.environ.get('CYBORG_FAULT_HISTORIES', '150'))
+FIRST = int(os.environ.get('CYBORG_FAULT_SEED', '1'))
+STEPS = 40
+
+
+@pytest.fixture
+def world(tmp_path):
+    made = World(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.mark.timeout(0)
+def test_whatever_happens_everything_ends(world):
+    for seed in range(FIRST, FIRST + COUNT):
+        world.begin(seed)
+        for _ in range(STEPS):
+            world.step()
+        world.settle()
+        problems = list(world.problems())
+        assert not problems, f'seed {seed}: {problems}\n' + '\n'.join(world.told)

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lists: what is asked for, all of it, a page at a time."""
+
+import datetime
+import uuid
+
+import pytest
+import sqlalchemy as sa
+
+from cyborg.db.sqlalchemy import models
+from tests.fixtures.cloud import Cloud
+
+GROUP = {'resources:FPGA': '1'}
+
+
+@pytest.fixture(scope='module')
+def cloud(tmp_path_factory):
+    """Two hosts, three profiles, six requests of which one is bound."""
+    made = Cloud(tmp_path_factory.mktemp('cloud'))
+    made.start()
+    for name in ('compute1', 'compute2'):
+        made.host(name)
+    for name in ('a', 'b', 'c'):
+        made.profile(name, GROUP, GROUP)
+        made.request(name)
+    made.bound = made.arqs()[2]
+    assert made.bind(made.bound, host='compute2').status_code == 202
+    yield made
+    made.stop()
+
+
+COLLECTIONS = {'/device_profiles': 'device_profiles', '/accelerator_requests': 'arqs',
+               '/devices': 'devices', '/deployables': 'deployables',
+               '/attributes': 'attributes', '/agents': 'agents'}
+
+
+def walk(cloud, path, key, **query):
+    """All pages, by their links."""
+    pages, url = [], f'{path}?' + '&'.join(f'{name}={value}' for name, value in query.items())
+    while url:
+        page = cloud.get(url)
+        pages.append([each['uuid'] for each in page[key]])
+        links = page.get(f'{key}_links')
+        url = links[0]['href'].partition('/v2')[2] if links else None
+    return pages
+
+
+@pytest.mark.parametrize('path', COLLECTIONS)
+@pytest.mark.parametrize('order', [
+    {}, {'sort_dir': 'desc'}, {'sort_key': 'created_at'},
+    {'sort_key': 'uuid', 'sort_dir': 'desc'}])
+def test_pages_show_everything_once_in_order(cloud, path, order):
+    key = COLLECTIONS[path]
+    whole = walk(cloud, path, key, **order)[0]
+    assert len(whole) >= 2
+    assert len(set(whole)) == len(whole)
+    assert walk(cloud, path, key, limit=1, **order) == [[each] for each in whole]
+    if order.get('sort_key') == 'uuid':
+        assert whole == sorted(whole, reverse=True)
+
+
+def test_equal_keys_are_told_apart(cloud):
+    arqs = [each['uuid'] for each in cloud.arqs()]
+    assert sum(walk(cloud, '/accelerator_requests', 'arqs', limit=2, sort_key='state'), []) == [
+        cloud.bound['uuid'], *(each for each in arqs if each != cloud.bound['uuid'])]
+
+
+@pytest.mark.parametrize('path, fields', [
+    ('/devices', ['type', 'vendor', 'model', 'hostname', 'status', 'is_missing']),
+    ('/deployables', ['name', 'device_id', 'device_uuid', 'rp_uuid', 'driver_name']),
+    ('/attributes', ['key', 'value', 'deployable_id', 'deployable_uuid']),
+    ('/agents', ['hostname', 'alive', 'ready']),
+    ('/device_profiles', ['name', 'enabled']),
+    ('/accelerator_requests', ['state', 'hostname', 'device_rp_uuid', 'project_id',
+                               'device_profile_name']),
+])
+def test_a_filter_keeps_what_equals_it(cloud, path, fields):
+    everything = cloud.get(path)[COLLECTIONS[path]]
+    for field in fields:
+        for value in {each[field] for each in everything} - {None}:
+            text = str(value).lower() if isinstance(value, bool) else value
+            found = cloud.get(path, params={field: text})[COLLECTIONS[path]]
+            assert found == [each for each in everything if each[field] == value]
+
+
+@pytest.mark.parametrize('path, query', [
+    ('/devices', 'type=%F0%9F%92%A9'), ('/devices', "vendor=' OR 1=1 --"),
+    ('/deployables', 'name=%25'), ('/deployables', 'root_id=2147483647'),
+    ('/deployables', f'parent_uuid={uuid.uuid4()}'), ('/attributes', 'value=_'),
+    ('/agents', 'hostname='), ('/device_profiles', 'name=d,e'),
+    ('/accelerator_requests', 'state=Deleting'), ('/accelerator_requests', 'state=Unknown'),
+    ('/accelerator_requests', 'state=Initial&bind_state=resolved')])
+def test_what_nothing_equals_is_an_empty_list(cloud, path, query):
+    assert cloud.get(f'{path}?{query}') == {COLLECTIONS[path]: []}
+
+
+def test_filters_are_combined(cloud):
+    found = cloud.arqs(device_profile_name='b', state='Bound')
+    assert [each['uuid'] for each in found] == [cloud.bound['uuid']]
+    assert cloud.arqs(device_profile_name='a', state='Bound') == []
+    assert [each['uuid'] for each in cloud.arqs(bind_state='resolved')] == [cloud.bound['uuid']]
+
+
+def test_a_marker_need_not_match_the_filters_any_more(cloud):
+    first, second, *rest = cloud.arqs(state='Initial')
+    url = f'/accelerator_requests?state=Initial&marker={first["uuid"]}'
+    before = cloud.get(url)
+    with cloud.standalone.db.writer() as session:
+        session.execute(sa.update(models.ExtArq).where(models.ExtArq.uuid == first['uuid'])
+                        .values(state='Unbound'))
+    assert cloud.get(url) == before
+    assert [each['uuid'] for each in before['arqs']] == [
+        each['uuid'] for each in (second, *rest)]
+
+
+def test_a_state_that_is_not_known_is_not_that_which_is_stored(cloud):
+    with cloud.standalone.db.writer() as session:  # as if the host had to prepare it
+        session.execute(sa.update(models.AttachHandle).values(is_host_prepared=True)
+                        .where(models.AttachHandle.arq_id.is_not(None)))
+    assert len(cloud.arqs(state='Bound')) == 1
+    cloud.standalone.remove_host('compute2')
+    with cloud.standalone.db.writer() as session:
+        session.execute(sa.update(models.Agent).where(models.Agent.hostname == 'compute2')
+                        .values(last_heartbeat=models.now() - datetime.timedelta(days=1)))
+    assert cloud.arqs(state='Bound') == cloud.arqs(bind_state='resolved') == []
+    [unknown] = cloud.arqs(state='Unknown')
+    assert (unknown['uuid'], unknown['state']) == (cloud.bound['uuid'], 'Unknown')

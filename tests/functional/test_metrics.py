@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an operator watches is what the rows say."""
+
+import socket
+
+import pytest
+import requests
+
+from tests.fixtures.cloud import Cloud
+
+FPGA = {'resources:FPGA': '2', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
+
+
+@pytest.fixture
+def port():
+    with socket.socket() as probe:
+        probe.bind(('127.0.0.1', 0))
+        return probe.getsockname()[1]
+
+
+def test_metrics_tell_what_the_rows_say(tmp_path, port):
+    cloud = Cloud(tmp_path, conductors=2, more=f'[conductor]\nmetrics_port = {port}\n')
+    cloud.start()
+    cloud.host()
+    cloud.profile('two', FPGA)
+    cloud.bind(cloud.request('two'))
+    text = requests.get(f'http://127.0.0.1:{port}/metrics', timeout=30).text
+    assert 'cyborg_arqs{state="Bound"} 2.0' in text
+    assert 'cyborg_devices{type="FPGA"} 1.0' in text
+    assert 'cyborg_agents{alive="true"} 1.0' in text
+    assert 'cyborg_audit_findings 0.0' in text
+    cloud.stop()

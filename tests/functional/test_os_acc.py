@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Both doors lead to the same engine: what os_acc plugs, the REST API shows."""
+
+import uuid
+
+import pytest
+
+import os_acc
+
+FPGA = {'resources:FPGA': '2', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
+
+
+@pytest.fixture
+def compute(cloud):
+    """What nova-compute has: os_acc, initialised for its host."""
+    cloud.host()
+    os_acc.initialize(cloud.standalone.conf, host='compute1',
+                      transport=cloud.standalone.transport)
+    return cloud
+
+
+def server():
+    return {'uuid': str(uuid.uuid4()), 'name': 'vm', 'project_id': 'p1',
+            'image_uuid': str(uuid.uuid4())}
+
+
+def test_what_is_plugged_is_shown_and_what_is_unplugged_is_gone(compute):
+    compute.profile('two', FPGA)
+    instance = server()
+    plugged = os_acc.plug(instance, {'uuid': compute.rp()}, {'accel:device_profile': 'two'})
+    arqs = compute.arqs(instance=instance['uuid'])
+    assert {each['arq_uuid'] for each in plugged} == {arq['uuid'] for arq in arqs}
+    assert {arq['state'] for arq in arqs} == {'Bound'}
+    assert {arq['project_id'] for arq in arqs} == {'p1'}
+    assert all(each['pci_id'].startswith('0000:0c:') for each in plugged)
+    assert os_acc.unplug(instance) == 2
+    assert compute.arqs(instance=instance['uuid']) == []
+    assert os_acc.unplug(instance) == 0
+
+
+def test_a_repeated_plug_answers_the_same_devices(compute):
+    compute.profile('two', FPGA)
+    instance = server()
+    specs = {'accel:device_profile': 'two'}
+    first = os_acc.plug(instance, {'uuid': compute.rp()}, specs)
+    assert os_acc.plug(instance, {'uuid': compute.rp()}, specs) == first
+    assert len(compute.arqs()) == 2
+
+
+def test_what_rest_bound_can_be_unplugged(compute):
+    compute.profile('two', FPGA)
+    instance = server()
+    compute.bind(compute.request('two'), instance=instance['uuid'])
+    assert os_acc.unplug(instance) == 2
+
+
+def test_a_flavor_without_a_profile_says_itself_what_it_wants(compute):
+    instance = server()
+    plugged = os_acc.plug(instance, {'uuid': compute.rp()},
+                          {'resources:FPGA': '1', 'resources:VCPU': '4', 'hw:cpu_policy': 'x'})
+    assert len(plugged) == 1
+
+
+def test_novas_mapping_of_groups_to_providers_is_understood(compute):
+    compute.profile('two', FPGA)
+    plugged = os_acc.plug(server(), {'device_profile_0': [compute.rp()]},
+                          {'accel:device_profile': 'two'})
+    assert len(plugged) == 2
+
+
+@pytest.mark.parametrize('specs, sentence', [
+    ({'accel:device_profile': 'unknown'}, 'Device profile not found'),
+    ({'resources:VGPU': '1'}, 'asks neither for a device profile'),
+    ({'resources:FPGA': '17'}, 'no free attach handle'),
+])
+def test_a_plug_that_cannot_be_done_says_why_and_leaves_nothing(compute, specs, sentence):
+    with pytest.raises(os_acc.PlugFailed, match=sentence):
+        os_acc.plug(server(), {'uuid': compute.rp()}, specs)
+    assert compute.arqs() == []

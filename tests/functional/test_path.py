@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole way: a device appears, is scheduled, bound, announced and released."""
+
+import uuid
+
+import pytest
+
+from tests.fixtures.cloud import eventually
+
+INSTANCE = str(uuid.uuid4())
+FPGA = {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
+
+
+@pytest.fixture
+def host(cloud):
+    return cloud.host()
+
+
+def test_a_discovered_device_is_a_provider_below_its_compute_node(cloud, host):
+    [(name, provider)] = cloud.providers().items()
+    assert name == 'compute1_FakeDevice'
+    assert provider['parent'] == 'compute1'
+    assert provider['inventories']['FPGA']['total'] == 16
+    assert provider['traits'] >= {'OWNER_CYBORG', 'CUSTOM_FAKE_DEVICE'}
+    [deployable] = cloud.get('/deployables')['deployables']
+    assert deployable['rp_uuid'] == provider['uuid']
+
+
+def test_a_bound_arq_is_announced_to_nova_once(cloud, host):
+    cloud.profile('one', FPGA)
+    [arq] = cloud.request('one')
+    assert arq['state'] == 'Initial'
+    assert cloud.bind(arq, instance=INSTANCE).status_code == 202
+    [bound] = cloud.arqs(instance=INSTANCE)
+    assert bound['state'] == 'Bound'
+    assert bound['attach_handle_type'] == 'TEST_PCI'
+    assert cloud.nova.wait_for_events(1) == [{
+        'name': 'accelerator-request-bound', 'server_uuid': INSTANCE, 'tag': arq['uuid'],
+        'status': 'completed'}]
+
+
+def test_all_arqs_of_a_server_are_announced_in_one_request(cloud, host):
+    cloud.profile('three', FPGA | {'resources:FPGA': '3'})
+    arqs = cloud.request('three')
+    assert cloud.bind(arqs).status_code == 202
+    assert len(cloud.nova.wait_for_events(3)) == 3
+    assert len(cloud.nova.requests) == 1
+
+
+def test_a_repeated_bind_succeeds_and_is_not_announced_again(cloud, host):
+    cloud.profile('one', FPGA)
+    [arq] = cloud.request('one')
+    assert cloud.bind(arq, instance=INSTANCE).status_code == 202
+    assert cloud.bind(arq, instance=INSTANCE).status_code == 202
+    cloud.nova.wait_for_events(1)
+    eventually(lambda: not outbox(cloud))
+    assert len(cloud.nova.events()) == 1
+
+
+def outbox(cloud):
+    with cloud.standalone.db.reader() as session:
+        return session.connection().exec_driver_sql('SELECT * FROM nova_events').all()
+
+
+def test_a_bind_is_all_or_nothing(cloud, host):
+    cloud.profile('nine', FPGA | {'resources:FPGA': '9'})
+    first, second = cloud.request('nine'), cloud.request('nine')
+    assert cloud.bind(first).status_code == 202
+    assert cloud.bind(second).status_code == 409
+    assert {arq['state'] for arq in cloud.arqs()} == {'Bound', 'Initial'}
+    assert sum(arq['state'] == 'Bound' for arq in cloud.arqs()) == 9
+
+
+def test_an_unbound_handle_can_be_taken_again(cloud, host):
+    cloud.profile('all', FPGA | {'resources:FPGA': '16'})
+    first, second = cloud.request('all'), cloud.request('all')
+    assert cloud.bind(first).status_code == 202
+    assert cloud.unbind(*first).status_code == 202
+    assert {arq['state'] for arq in cloud.arqs()} == {'Unbound', 'Initial'}
+    assert cloud.bind(second).status_code == 202
+
+
+def test_deleting_a_servers_arqs_frees_what_they_held(cloud, host):
+    cloud.profile('all', FPGA | {'resources:FPGA': '16'})
+    assert cloud.bind(cloud.request('all'), instance=INSTANCE).status_code == 202
+    assert cloud.call('DELETE', f'/accelerator_requests?instance={INSTANCE}').status_code == 204
+    assert cloud.arqs() == []
+    assert cloud.bind(cloud.request('all')).status_code == 202
+
+
+def test_left_over_arqs_of_a_server_make_way_for_its_new_ones(cloud, host):
+    cloud.profile('one', FPGA)
+    [old], [new] = cloud.request('one'), cloud.request('one')
+    assert cloud.bind(old, instance=INSTANCE).status_code == 202
+    assert cloud.bind(new, instance=INSTANCE).status_code == 202
+    assert [arq['uuid'] for arq in cloud.arqs(instance=INSTANCE)] == [new['uuid']]
+
+
+def test_an_unknown_provider_changes_nothing(cloud, host):
+    cloud.profile('one', FPGA)
+    [arq] = cloud.request('one')
+    assert cloud.bind(arq, rp=str(uuid.uuid4())).status_code == 404
+    assert cloud.bind(arq, host='elsewhere', rp=cloud.rp()).status_code == 404
+    [after] = cloud.arqs()
+    assert after['state'] == 'Initial' and after['instance_uuid'] is None
+
+
+def test_an_event_that_nova_refuses_is_sent_again(cloud, host):
+    cloud.nova.code = 503
+    cloud.profile('one', FPGA)
+    [arq] = cloud.request('one')
+    assert cloud.bind(arq).status_code == 202
+    eventually(lambda: cloud.nova.requests)
+    cloud.nova.code = 200
+    cloud.standalone.conductors[0].outbox.wake()
+    assert eventually(lambda: cloud.standalone.conductors[0].outbox.wake() or cloud.nova.events())
+
+
+@pytest.mark.parametrize('code', [404, 422])
+def test_an_event_that_nova_has_no_use_for_is_forgotten(cloud, host, code):
+    cloud.nova.code = code
+    cloud.profile('one', FPGA)
+    [arq] = cloud.request('one')
+    assert cloud.bind(arq).status_code == 202
+    eventually(lambda: cloud.nova.requests)
+    eventually(lambda: not outbox(cloud))
+
+
+def test_an_unchanged_host_costs_one_timestamp_and_no_call_to_placement(cloud, host):
+    agent = cloud.agent()
+    agent.inventory.stop()
+    agent.inventory.sync()  # tells that Placement has what was found
+    calls = []
+    placement = cloud.standalone.placement
+    send = placement.session.session.send
+    placement.session.session.send = lambda *args, **kwargs: calls.append(args) or send(
+        *args, **kwargs)
+    with cloud.statements() as statements:
+        agent.inventory.sync()
+        eventually(lambda: statements)
+    assert len(statements) == 1 and statements[0].startswith('UPDATE agents')
+    assert calls == []

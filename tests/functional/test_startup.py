@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A mistake in the configuration is one sentence and a non-zero exit, not a traceback."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from cyborg.db.sqlalchemy import migration
+
+pytestmark = pytest.mark.embedded
+BIN = pathlib.Path(sys.executable).parent
+NOVA = '[nova]\nauth_type = none\nendpoint = http://127.0.0.1:1\n'
+PLACEMENT = ('[placement]\nauth_type = admin_token\nendpoint = http://127.0.0.1:1\n'
+             'token = admin\n')
+QUICK = '[database]\nmax_retries = 0\n'
+
+
+def start(command, text, tmp_path, *arguments):
+    path = tmp_path / 'cyborg.conf'
+    path.write_text(f'[DEFAULT]\ntransport_url = kombu+memory:////\n{text}')
+    return subprocess.run([BIN / command, '--config-file', path, *arguments], text=True,
+                          capture_output=True, timeout=60)
+
+
+@pytest.mark.parametrize('command, text, sentence', [
+    ('cyborg-agent', PLACEMENT + '[agent]\nenabled_drivers = fake_driver, toaster_driver\n',
+     'There is no driver toaster_driver; known drivers: '),
+    ('cyborg-agent', '', '[placement] auth_type is not set'),
+    ('cyborg-agent', '[placement]\nauth_type = password\n',
+     '[placement] cannot be used to authenticate'),
+    ('cyborg-agent', '[agent]\nresync_interval = soon\n', 'resync_interval'),
+    ('cyborg-conductor', NOVA, 'There is no database to use: set [database] connection.'),
+    ('cyborg-conductor', NOVA + QUICK + 'connection = mysql+pymysql://u:p@127.0.0.1:1/cyborg\n',
+     'The database of [database] connection cannot be used'),
+    ('cyborg-conductor', NOVA + 'connection = sqlite:////nowhere/at/all/cyborg.db\n',
+     'There is no database'),
+    ('cyborg-api', '[api]\napi_paste_config = nowhere.ini\n', 'There is no nowhere.ini'),
+    ('cyborg-api', '[api]\nauth_strategy = noauth2\nhost_ip = 0.0.0.0\n',
+     'would let anybody who reaches 0.0.0.0 do anything'),
+])
+def test_a_mistake_is_one_sentence(command, text, sentence, tmp_path):
+    result = start(command, text, tmp_path)
+    assert result.returncode == 1
+    last = result.stderr.strip().splitlines()[-1]
+    assert last.startswith(f'{command}: ') and sentence in last
+    assert 'Traceback' not in result.stderr + result.stdout
+    assert 'u:p@' not in result.stderr
+
+
+def test_a_conductor_does_not_work_on_a_schema_it_does_not_know(tmp_path):
+    text = f'{NOVA}[database]\nconnection = sqlite:///{tmp_path}/cyborg.db\n'
+    refused = start('cyborg-conductor', text, tmp_path)
+    assert refused.returncode == 1
+    assert 'run cyborg-dbsync upgrade' in refused.stderr
+
+
+def test_the_schema_is_made_told_and_checked_by_commands(tmp_path):
+    text = f'[database]\nconnection = sqlite:///{tmp_path}/cyborg.db\n'
+    assert 'empty' in start('cyborg-dbsync', text, tmp_path, 'version').stdout
+    assert start('cyborg-status', text, tmp_path, 'upgrade', 'check').returncode == 2
+    for _ in range(2):
+        upgraded = start('cyborg-dbsync', text, tmp_path, 'upgrade')
+        assert upgraded.returncode == 0, upgraded.stderr
+    assert start('cyborg-dbsync', text, tmp_path, 'version').stdout.strip() == migration.head()
+    assert start('cyborg-status', text, tmp_path, 'upgrade', 'check').returncode == 0
+    migrated = start('cyborg-dbsync', text, tmp_path, 'online_data_migrations')
+    assert 'Nothing is left' in migrated.stdout
+    unknown = start('cyborg-dbsync', text, tmp_path, 'upgrade', '--revision', 'nonsense')
+    assert unknown.returncode == 1 and 'Traceback' not in unknown.stderr

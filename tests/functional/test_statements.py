@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What requests cost the database: so many statements, however much there is in it."""
+
+import threading
+import uuid
+
+import pytest
+import sqlalchemy as sa
+
+from cyborg.db.sqlalchemy import models
+from tests.fixtures.cloud import Cloud, Statements, clear
+
+#: more than a page, and than SQLAlchemy would load parts for at once
+MANY = 1100
+#: what these do, no request waits for
+BACKGROUND = {'outbox', 'sweep'}
+HOST = 'compute1'
+
+
+class Counted(Statements):
+    """Those of requests."""
+
+    def _note(self, *args):
+        if threading.current_thread().name not in BACKGROUND:
+            super()._note(*args)
+
+
+@pytest.fixture(scope='module')
+def cloud(tmp_path_factory):
+    """Without hosts, whose agents would do something of their own from time to time."""
+    made = Cloud(tmp_path_factory.mktemp('cloud'))
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def empty(cloud):
+    """Before and after."""
+    clear(cloud.standalone.db)
+    yield
+    clear(cloud.standalone.db)
+
+
+def fill(cloud, count):
+    """So many of everything."""
+    numbers, now = range(1, count + 1), models.now()
+    card = {'hostname': HOST, 'type': 'FPGA', 'vendor': '8086', 'driver_name': 'd',
+            'std_board_info': {}, 'vendor_board_info': {}, 'status': 'enabled'}
+    rows = {
+        models.Agent: lambda n: {'hostname': f'h{n}', 'last_heartbeat': now, 'sequence': 1,
+                                 'digest': '', 'is_ready': True, 'drivers': [],
+                                 'conflicts': {}},
+        models.Device: lambda n: card | {'key': f'k{n}'},
+        models.Deployable: lambda n: {'device_id': n, 'name': f'd{n}', 'num_accelerators': 1,
+                                      'rp_uuid': str(uuid.uuid4()), 'driver_name': 'd'},
+        models.Attribute: lambda n: {'deployable_id': (n + 1) // 2, 'key': 'k', 'value': 'v',
+                                     'parent_attribute_id': n - 1 if n % 2 == 0 else None},
+        models.DeviceProfile: lambda n: {'name': f'p{n}', 'groups': [], 'is_private': True},
+        models.DeviceProfileProject: lambda n: {'device_profile_id': n, 'project_id': 'p'},
+        models.ExtArq: lambda n: {'device_profile_id': n, 'device_profile_group_id': 0,
+                                  'group': {}, 'hostname': HOST},
+        models.AttachHandle: lambda n: {'deployable_id': n, 'key': 'k', 'type': 'PCI',
+                                        'info': {}, 'arq_id': n},
+    }
+    with cloud.standalone.db.writer() as session:
+        for model, make in rows.items():
+            session.execute(sa.insert(model), [{'id': n} | make(n) for n in numbers])
+
+
+def cost(cloud, method, path, status=200, **options):
+    """How many statements, and the answer."""
+    with Counted(cloud.standalone.db.engine) as statements:
+        response = cloud.call(method, path, **options)
+    assert response.status_code == status, response.text
+    return len(statements), response
+
+
+COLLECTIONS = {'/device_profiles': 'device_profiles', '/accelerator_requests': 'arqs',
+               '/devices': 'devices', '/deployables': 'deployables',
+               '/attributes': 'attributes', '/attributes?nested=true': 'attributes',
+               '/agents': 'agents'}
+
+
+@pytest.mark.usefixtures('empty')
+def test_a_list_costs_the_same_whatever_its_length(cloud):
+    fill(cloud, MANY)
+    for path, key in COLLECTIONS.items():
+        url = f'{path}{"&" if "?" in path else "?"}sort_dir=asc'
+        few, response = cost(cloud, 'GET', f'{url}&limit=1')
+        marker = response.json()[key][0]['uuid']
+        many, response = cost(cloud, 'GET', f'{url}&limit=1000')
+        assert len(response.json()[key]) == (MANY // 2 if 'nested' in path else 1000)
+        more, response = cost(cloud, 'GET', f'{url}&limit=1000&marker={marker}')
+        assert (few, more) == (many, many + 1), path
+        assert more <= 3, path
+
+
+@pytest.mark.usefixtures('empty')
+@pytest.mark.parametrize('token', ['admin', 'somebody:p'])
+def test_one_thing_costs_the_same_whatever_there_is(cloud, token):
+    costs = []
+    for count in (1, MANY):
+        clear(cloud.standalone.db)
+        fill(cloud, count)
+        for path, key in COLLECTIONS.items():
+            first = cloud.get(f'{path.partition("?")[0]}?limit=1')[key][0]['uuid']
+            path, _, query = path.partition('?')
+            costs.append(cost(cloud, 'GET', f'{path}/{first}?{query}',
+                              headers={'X-Auth-Token': token})[0])
+    assert max(costs) <= 2
+    assert costs[:len(COLLECTIONS)] == costs[len(COLLECTIONS):]
+
+
+@pytest.fixture
+def provider(cloud, empty):
+    """A deployable with room for many requests."""
+    rp = str(uuid.uuid4())
+    with cloud.standalone.db.writer() as session:
+        device = models.Device(hostname=HOST, type='FPGA', vendor='8086', driver_name='d',
+                               key='k', std_board_info={}, vendor_board_info={})
+        part = models.Deployable(device=device, name='d', num_accelerators=64, rp_uuid=rp,
+                                 driver_name='d')
+        part.attach_handles = [
+            models.AttachHandle(key=str(number), type='PCI', info={}) for number in range(64)]
+        session.add(device)
+    return rp
+
+
+@pytest.mark.usefixtures('empty')
+@pytest.mark.parametrize('groups, units', [(1, 1), (1, 64), (20, 3)])
+def test_creating_requests_costs_the_same_for_any_number(cloud, groups, units):
+    cloud.profile('p', *[{'resources:FPGA': str(units)}] * groups)
+    count, response = cost(cloud, 'POST', '/accelerator_requests', 201,
+                           json={'device_profile_name': 'p'})
+    assert len(response.json()['arqs']) == groups * units
+    assert count <= 4
+
+
+@pytest.mark.parametrize('number', [1, 2, 16])
+def test_a_server_costs_what_it_has(cloud, provider, number):
+    instance = str(uuid.uuid4())
+    cloud.profile('p', {'resources:FPGA': str(number)})
+    arqs = cloud.request('p')
+    body = {arq['uuid']: [
+        {'op': 'add', 'path': '/hostname', 'value': HOST},
+        {'op': 'add', 'path': '/device_rp_uuid', 'value': provider},
+        {'op': 'add', 'path': '/instance_uuid', 'value': instance}] for arq in arqs}
+    bound, _ = cost(cloud, 'PATCH', '/accelerator_requests', 202, json=body)
+    assert bound <= 6 + 2 * number
+    read, response = cost(cloud, 'GET', f'/accelerator_requests?instance={instance}')
+    assert {arq['state'] for arq in response.json()['arqs']} == {'Bound'}
+    assert read == 1
+    deleted, _ = cost(cloud, 'DELETE', f'/accelerator_requests?instance={instance}', 204)
+    assert deleted <= 6
+    assert cloud.arqs() == []

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our transactions on database servers that go away."""
+
+import pytest
+import sqlalchemy as sa
+from oslo_db import exception
+
+from cyborg.db.sqlalchemy import engine
+from tools import services
+
+
+@pytest.mark.parametrize('kind', [services.mariadb, services.postgresql])
+def test_what_was_committed_is_no_failure_though_the_server_is_gone_by_then(kind):
+    with kind() as server:
+        database = engine.Database(server.url)
+        with database.writer() as session:
+            session.execute(sa.text('CREATE TABLE fact (name VARCHAR(20))'))
+        with database.writer() as session:
+            session.execute(sa.text("INSERT INTO fact VALUES ('kept')"))
+
+            @sa.event.listens_for(database.engine, 'reset', once=True)
+            def go(connection, *facts):  # between two statements of the pool's own
+                server.kill()
+                connection.rollback = lambda: None
+        server.start()
+        with database.reader() as session:
+            assert session.scalar(sa.text('SELECT name FROM fact')) == 'kept'
+        database.close()
+
+
+@pytest.mark.parametrize('end', ['kill', 'stop'])
+@pytest.mark.parametrize('kind', [services.mariadb, services.postgresql])
+def test_a_server_that_is_away_is_known_as_away(kind, end):
+    with kind() as server:
+        database = engine.Database(server.url)
+        getattr(server, end)()
+        for _ in range(2):  # over a connection that was lost, and over none
+            with pytest.raises(exception.DBConnectionError), database.reader() as session:
+                session.execute(sa.text('SELECT 1'))
+        server.start()
+        with database.reader() as session:
+            session.execute(sa.text('SELECT 1'))
+        database.close()
+
+
+def test_a_statement_sees_what_was_committed_before_it():
+    with services.mariadb() as server:
+        database = engine.Database(server.url)
+        with database.writer() as session:
+            session.execute(sa.text('CREATE TABLE fact (name VARCHAR(20))'))
+        with database.reader() as early:
+            assert early.scalar(sa.text('SELECT COUNT(*) FROM fact')) == 0
+            with database.writer() as session:
+                session.execute(sa.text("INSERT INTO fact VALUES ('new')"))
+            assert early.scalar(sa.text('SELECT COUNT(*) FROM fact')) == 1
+        database.close()

@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever is killed, and whenever: nothing is lost, stuck, leaked or given out twice.
+
+Several clients bind and release as Nova does while services are killed and servers restarted
+at random instants. After that everything must settle by itself. The seed is printed; a run is
+longer with CYBORG_KILL_SECONDS, and begins as another one did with CYBORG_KILL_SEED.
+"""
+
+import contextlib
+import os
+import random
+import signal
+import sys
+import threading
+import time
+import uuid
+
+import pytest
+import requests
+import sqlalchemy as sa
+
+from cyborg.db.sqlalchemy import models
+from cyborg.objects.arq_states import State
+from tests.fixtures.cloud import eventually
+from tests.fixtures.processes import PATIENCE, Deployment
+from tools import services
+
+SECONDS = int(os.environ.get('CYBORG_KILL_SECONDS', '60'))
+SEED = int(os.environ.get('CYBORG_KILL_SEED', random.SystemRandom().randrange(10 ** 6)))
+CLIENTS = 6
+MOST_KEPT = 2  #: servers that each client leaves running
+BIND_TIMEOUT, SWEEP = 20, 2  #: seconds
+#: seconds for all to settle: an event that a dead conductor was sending is sent again after 60
+SETTLING = 240
+#: what is added to a deadline because machines are slow
+SLACK = 20
+
+CONDUCTOR = f'bind_timeout = {BIND_TIMEOUT}\n'
+PROFILES = {
+    'fpga': ('compute1', {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}),
+    'vgpu': ('compute2', {'resources:VGPU': '1'}),
+    'two': ('compute2', {'resources:VGPU': '2'}),
+}
+SETTLED = {State.INITIAL, State.BOUND, State.BIND_FAILED, State.UNBOUND}
+
+
+def say(text):
+    sys.stdout.write(f'{time.strftime("%H:%M:%S")} {text}\n')
+
+
+# -- those who ask ---------------------------------------------------------------------------
+
+
+class Server:
+    """A server in the eyes of Nova, with what it was given."""
+
+    def __init__(self, profile, host, rp):
+        self.uuid, self.profile, self.host, self.rp = str(uuid.uuid4()), profile, host, rp
+        self.arqs = []
+
+    @property
+    def uuids(self):
+        return [arq['uuid'] for arq in self.arqs]
+
+
+class NovaClient:
+    """Creates and deletes servers, one after the other; keeps some."""
+
+    def __init__(self, deployment, providers, number, over):
+        self._deployment, self._providers, self._over = deployment, providers, over
+        self._random = random.Random(SEED * 1000 + number)
+        self._session = requests.Session()
+        self.kept = []  #: servers that are bound to the end
+        self.gone = []  #: requests that were deleted
+        self.bound = 0
+        self.mistakes = []  #: what should never be answered, or seen
+        self._thread = threading.Thread(target=self._run, name=f'client{number}')
+
+    def start(self):
+        self._thread.start()
+
+    def join(self):
+        self._thread.join()
+        self._session.close()
+
+    def _run(self):
+        try:
+            while not self._over.is_set():
+                self._live()
+        except Exception as error:
+            self.mistakes.append(f'the client ended with {error!r}')
+            raise
+
+    def _live(self):
+        profile = self._random.choice(list(PROFILES))
+        host, _ = PROFILES[profile]
+        server = Server(profile, host, self._random.choice(self._providers[host]))
+        created = self._ask('POST', '/accelerator_requests', {201},
+                            json={'device_profile_name': profile})
+        server.arqs = created.json()['arqs']
+        if not self._bind(server):
+            return self._delete_some(server)
+        self.bound += 1
+        if len(self.kept) < MOST_KEPT and self._random.random() < 0.3:
+            return self.kept.append(server)
+        time.sleep(self._random.uniform(0, 0.5))
+        release = self._random.choice([self._delete_all, self._delete_some, self._unbind])
+        release(server)
+
+    def _bind(self, server):
+        """Bind, and wait as nova-compute does; False if that failed."""
+        body = {arq: [
+            {'op': 'add', 'path': '/hostname', 'value': server.host},
+            {'op': 'add', 'path': '/device_rp_uuid', 'value': server.rp},
+            {'op': 'add', 'path': '/instance_uuid', 'value': server.uuid}]
+            for arq in server.uuids}
+        answer = self._ask('PATCH', '/accelerator_requests', {202, 409}, json=body)
+        if answer.status_code == 409:
+            return False
+        while True:
+            server.arqs = self._ask('GET', '/accelerator_requests', {200},
+                                    params={'instance': server.uuid}).json()['arqs']
+            seen = {arq['state'] for arq in server.arqs}
+            if len(server.arqs) != len(body):
+                self.mistakes.append(f'server {server.uuid} lost requests: {server.arqs}')
+            if seen <= {'Bound', 'BindFailed'}:
+                return seen == {'Bound'}
+            time.sleep(0.2)
+
+    def _delete_all(self, server):
+        self._ask('DELETE', '/accelerator_requests', {204}, params={'instance': server.uuid})
+        self.gone += server.uuids
+
+    def _delete_some(self, server):
+        self._ask('DELETE', '/accelerator_requests', {204, 404},
+                  params={'arqs': ','.join(server.uuids)})
+        self.gone += server.uuids
+
+    def _unbind(self, server):
+        body = {arq: [{'op': 'remove', 'path': f'/{name}'} for name in
+                      ('hostname', 'device_rp_uuid', 'instance_uuid')] for arq in server.uuids}
+        self._ask('PATCH', '/accelerator_requests', {202}, json=body)
+        if self._random.random() < 0.5:
+            self._delete_some(server)
+
+    def _ask(self, method, path, expected, **options):
+        """Ask until somebody answers: services are being killed."""
+        while True:
+            try:
+                answer = self._session.request(
+                    method, f'{self._deployment.url}/v2{path}', timeout=120, **options)
+            except requests.RequestException:
+                time.sleep(self._random.uniform(0.1, 0.5))
+                continue
+            if answer.status_code in expected:
+                return answer
+            if answer.status_code != 503:
+                self.mistakes.append(f'{method} {path} {options}: {answer.status_code} '
+                                     f'{answer.text}')
+            time.sleep(self._random.uniform(0.1, 0.5))
+
+
+# -- the one who kills -----------------------------------------------------------------------
+
+
+class Killer:
+    """Ends services and servers, at random instants, and starts them again."""
+
+    def __init__(self, deployment, broker, database):
+        self._deployment = deployment
+        self._random = random.Random(SEED)
+        self._targets = [(self._end_service, process) for process in deployment.processes * 2]
+        self._targets += [
+            (self._end_server, broker), (self._end_server, database),
+            (self._reboot, 'compute2'), (self._break_nova, deployment.nova)]
+        self.outages = []  #: begin and end of what keeps requests from ending
+
+    def run(self, seconds):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            # some before the last one is up again, some when all have found together
+            time.sleep(self._random.choice([0.1, 1, 5]) * self._random.random())
+            act, target = self._random.choice(self._targets)
+            with self._outage():
+                act(target)
+        for process in self._deployment.processes:
+            assert process.is_alive, f'{process.name} ended by itself'
+
+    @contextlib.contextmanager
+    def _outage(self):
+        begin = models.now()
+        yield
+        self.outages.append((begin, models.now()))
+
+    def _end_service(self, service):
+        way = self._random.choice(['kill', 'kill', 'kill', 'worker', 'master', 'terminate'])
+        say(f'{way} {service.name}')
+        if way == 'worker':
+            # its master starts another one
+            for pid in service.workers:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            return
+        if way == 'master':
+            service.signal(signal.SIGKILL)
+            service.wait()
+            eventually(lambda: not is_group(service.pid), PATIENCE)
+        elif way == 'terminate':
+            # by itself in order, or at once if it was only about to start
+            assert service.terminate() in (0, -signal.SIGTERM)
+        else:
+            service.kill()
+        time.sleep(self._random.uniform(0, 1.5))
+        service.start()
+
+    def _end_server(self, server):
+        way = self._random.choice(['kill', 'stop'])
+        say(f'{way} {server.name}')
+        getattr(server, way)()
+        time.sleep(self._random.uniform(0, 1.5))
+        server.start()
+
+    def _reboot(self, name):
+        say(f'reboot {name}')
+        agent = self._deployment.agents[name]
+        agent.kill()
+        self._deployment.kernels[name].host.reboot()
+        agent.start()
+
+    def _break_nova(self, nova):
+        say('break Nova')
+        nova.code = 503
+        time.sleep(self._random.uniform(0, 1.5))
+        nova.code = 200
+
+
+def is_group(leader):
+    """Is somebody of this process group left?"""
+    try:
+        os.killpg(leader, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+# -- what must hold --------------------------------------------------------------------------
+
+
+def problems(deployment, clients):
+    """Whatever is not as it must be once all has settled."""
+    arqs = {row.uuid: row for [row] in deployment.rows(sa.select(models.ExtArq))}
+    handles = deployment.rows(
+        sa.select(models.AttachHandle, models.Deployable.rp_uuid, models.Device.hostname)
+        .join(models.AttachHandle.deployable).join(models.Deployable.device))
+    yield from _requests(arqs, handles)
+    yield from _hosts(deployment, arqs, handles)
+    yield from _nova(deployment, arqs)
+    yield from _placement(deployment, handles)
+    yield from _clients(clients, arqs)
+
+
+def _requests(arqs, handles):
+    held = {}
+    for handle, rp, host in handles:
+        if handle.arq_id is not None:
+            held.setdefault(handle.arq_id, []).append((rp, host))
+    for arq in arqs.values():
+        mine = held.pop(arq.id, [])
+        if arq.state not in SETTLED:
+            yield f'{arq.uuid} is {arq.state}'
+        elif arq.state == State.BOUND and mine != [(arq.device_rp_uuid, arq.hostname)]:
+            yield f'{arq.uuid} is bound to {arq.device_rp_uuid} and holds {mine}'
+        elif arq.state != State.BOUND and mine:
+            yield f'{arq.uuid} is {arq.state} and holds {mine}'
+    for arq_id in held:
+        yield f'a handle is held by request {arq_id}, which is not there'
+
+
+def _hosts(deployment, arqs, handles):
+    bound = {arq.id for arq in arqs.values() if arq.state == State.BOUND}
+    for name, kernel in deployment.kernels.items():
+        wanted = {handle.uuid for handle, _, host in handles
+                  if host == name and handle.arq_id in bound}
+        there = kernel.mdevs()
+        if there - wanted:
+            yield f'{name} has {there - wanted}, which nobody holds'
+        if wanted - there:
+            yield f'{name} lacks {wanted - there}, which are bound'
+    for handle, _, host in handles:
+        if handle.cleanup_since or handle.work_error or handle.is_missing:
+            yield f'{handle.uuid} on {host} is not clean: {handle.work_error}'
+
+
+def _nova(deployment, arqs):
+    if left := deployment.rows(sa.select(models.NovaEvent.arq_uuid, models.NovaEvent.due_at)):
+        yield f'in the outbox are {left}'
+    told = {(event['server_uuid'], event['tag']) for event in deployment.nova.events()
+            if event['status'] == 'completed'}
+    for arq in arqs.values():
+        if arq.state == State.BOUND and (arq.instance_uuid, arq.uuid) not in told:
+            yield f'Nova was not told that {arq.uuid} is bound'
+
+
+def _placement(deployment, handles):
+    wanted = {}
+    for _, rp, host in handles:
+        wanted.setdefault(host, {}).setdefault(rp, 0)
+        wanted[host][rp] += 1
+    for name in deployment.agents:
+        shown = {each['uuid']: (inventory['total'], inventory['reserved'])
+                 for each in deployment.providers(name).values()
+                 for inventory in each['inventories'].values()}
+        if shown != {rp: (total, 0) for rp, total in wanted.get(name, {}).items()}:
+            yield f'Placement shows {shown} of {name}, where there are {wanted.get(name)}'
+
+
+def _clients(clients, arqs):
+    for client in clients:
+        for server in client.kept:
+            for arq in server.arqs:
+                row = arqs.get(arq['uuid'])
+                if row is None or (row.state, row.instance_uuid) != (State.BOUND, server.uuid):
+                    yield f'{arq["uuid"]} of {server.uuid} is no longer bound'
+        for gone in client.gone:
+            if gone in arqs:
+                yield f'{gone} was deleted and is there'
+
+
+def overdue(deployment, outages):
+    """Binds that took longer than they may, not counting when nobody could end them."""
+    step = models.ArqTransition
+    since = {}
+    for arq, state, at in deployment.rows(
+            sa.select(step.arq_uuid, step.to_state, step.created_at).order_by(step.id)):
+        if arq in since:
+            began = since.pop(arq)
+            out = sum(max((min(end, at) - max(begin, began)).total_seconds(), 0)
+                      for begin, end in outages)
+            took = (at - began).total_seconds() - out
+            if took > BIND_TIMEOUT + SWEEP + SLACK:
+                yield f'{arq} was in BindStarted for {took} s'
+        if state == State.BIND_STARTED:
+            since[arq] = at
+
+
+@pytest.mark.timeout(SECONDS + SETTLING + 600)
+@pytest.mark.parametrize('database', [services.mariadb, services.postgresql], indirect=True)
+def test_nothing_is_lost_or_left_behind_by_kills(tmp_path, broker, database):
+    say(f'seed {SEED}')
+    with Deployment(tmp_path, broker.url, database.url, conductors=2,
+                    conductor=CONDUCTOR) as deployment:
+        deployment.start()
+        deployment.host('compute1')
+        deployment.host('compute2', ['0000:3b:00.0', '0000:d8:00.0']).slowness = 0.2
+        for name, (_, group) in PROFILES.items():
+            deployment.profile(name, group)
+        providers = {host: [each['uuid'] for each in deployment.providers(host).values()]
+                     for host in deployment.agents}
+        over = threading.Event()
+        clients = [NovaClient(deployment, providers, number, over) for number in range(CLIENTS)]
+        for client in clients:
+            client.start()
+        killer = Killer(deployment, broker, database)
+        try:
+            killer.run(SECONDS)
+        finally:
+            over.set()
+            for client in clients:
+                client.join()
+        bound = sum(client.bound for client in clients)
+        say(f'{bound} servers were bound, {len(killer.outages)} things killed')
+        end = time.monotonic() + SETTLING
+        while (left := list(problems(deployment, clients))) and time.monotonic() < end:
+            time.sleep(1)
+        say('settled')
+        assert left == []
+        assert [each for client in clients for each in client.mistakes] == []
+        assert list(overdue(deployment, killer.outages)) == []
+        assert bound > CLIENTS and any(client.kept for client in clients)
