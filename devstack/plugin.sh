@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# DevStack sources this file with a mode and a phase.
+
+# shellcheck source=devstack/lib/cyborg
+source "$(dirname "${BASH_SOURCE[0]}")/lib/cyborg"
+
+if is_service_enabled cyborg; then
+    case "$1 $2" in
+        "stack install")
+            echo_summary "Installing Cyborg"
+            install_cyborg
+            ;;
+        "stack post-config")
+            echo_summary "Configuring Cyborg"
+            configure_cyborg
+            configure_cyborg_in_nova
+            if is_service_enabled key; then
+                create_cyborg_accounts
+            fi
+            ;;
+        "stack extra")
+            echo_summary "Starting Cyborg"
+            init_cyborg
+            start_cyborg
+            ;;
+        "stack test-config")
+            if is_service_enabled tempest; then
+                iniset "$TEMPEST_CONFIG" service_available cyborg True
+            fi
+            ;;
+        "unstack ")
+            stop_cyborg
+            ;;
+        "clean ")
+            cleanup_cyborg
+            ;;
+    esac
+fi
