@@ -144,8 +144,10 @@ def test_a_server_is_of_no_use_outside_its_block():
 @pytest.mark.parametrize('number', [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_harness_that_is_killed_leaves_nothing_behind(number):
     script = textwrap.dedent("""
-        import time
+        import signal, time
         from tests.unit.tools import test_services
+        # a shell has its background jobs, and so perhaps these tests, ignore it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         with test_services.Counter() as counter:
             print(counter.directory, flush=True)
             time.sleep(600)
