@@ -149,5 +149,6 @@ def test_the_command_ends_with_a_sentence(db, tmp_path):
     assert 'Traceback' not in refused.stderr
     done = run(*maps('CUSTOM_FAST=CUSTOM_FASTER'))
     assert (done.returncode, groups(db)[1]['trait:CUSTOM_FASTER']) == (0, 'required')
+    db.close()
     (tmp_path / 'cyborg.db').unlink()
     assert 'run cyborg-dbsync upgrade' in run(*maps('A=B')).stderr

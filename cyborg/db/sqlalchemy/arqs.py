@@ -17,18 +17,28 @@ from cyborg.objects.arq_states import Event, State
 
 Arq, Handle, Profile = models.ExtArq, models.AttachHandle, models.DeviceProfile
 
+_heartbeat = models.Agent.last_heartbeat
+#: the state to be shown: what a silent host had prepared may be there or not
+STATE = sa.case(
+    (sa.and_(Handle.is_host_prepared, Arq.state.in_((State.BOUND, State.PROVISIONING)),
+             sa.or_(_heartbeat.is_(None),
+                    _heartbeat < sa.bindparam('silent_since', type_=_heartbeat.type))),
+     arq_states.UNKNOWN), else_=Arq.state)
 #: named as the fields of objects.Arq, so that one query row is one object
-SHOWN = (
+ALL = sa.select(
     Arq.uuid, Arq.device_profile_group_id, Arq.group, Arq.hostname,
     Arq.device_rp_uuid, Arq.instance_uuid, Arq.project_id, Arq.reason, Arq.created_at,
     Arq.updated_at, Profile.name.label('device_profile_name'),
     Handle.type.label('attach_handle_type'), Handle.uuid.label('attach_handle_uuid'),
-    Handle.info.label('attach_handle_info'),
-)
+    Handle.info.label('attach_handle_info'), STATE.label('state'),
+).select_from(Arq).outerjoin(Profile, Arq.device_profile_id == Profile.id).outerjoin(
+    Handle, Handle.arq_id == Arq.id).outerjoin(
+    models.Agent, models.Agent.hostname == Arq.hostname)
 FILTERS = {
     'uuid': Arq.uuid, 'instance_uuid': Arq.instance_uuid,
     'hostname': Arq.hostname, 'device_rp_uuid': Arq.device_rp_uuid,
     'project_id': Arq.project_id, 'device_profile_name': Profile.name,
+    'state': STATE,
 }
 NOWHERE = {'hostname': None, 'device_rp_uuid': None, 'instance_uuid': None,
            'bind_deadline': None, 'is_prepared': False}
@@ -49,15 +59,10 @@ class Scope:
 def find(session: orm.Session, scope: Scope, filters: paging.Filters,
          page: paging.Page) -> list[objects.Arq]:
     """Those that match, a page of them."""
-    state = _state(scope)
-    query = scope.limit(
-        sa.select(*SHOWN, state.label('state')).select_from(Arq)
-        .outerjoin(Profile, Arq.device_profile_id == Profile.id)
-        .outerjoin(Handle, Handle.arq_id == Arq.id)
-        .outerjoin(models.Agent, models.Agent.hostname == Arq.hostname))
-    query = paging.page_of(session, query, Arq, FILTERS | {'state': state}, filters, page)
+    query = paging.page_of(session, scope.limit(ALL), Arq, FILTERS, filters, page)
+    rows = session.execute(query, {'silent_since': scope.silent_since})
     return [objects.Arq.of(row, attach_handle_info=row.attach_handle_info or {})
-            for row in session.execute(query)]
+            for row in rows]
 
 
 def get(session: orm.Session, scope: Scope, uuid: str) -> objects.Arq:
@@ -66,15 +71,6 @@ def get(session: orm.Session, scope: Scope, uuid: str) -> objects.Arq:
     if not found:
         raise errors.ArqNotFound(uuids=uuid)
     return found[0]
-
-
-def _state(scope: Scope) -> sa.Case:
-    """The state to be shown: what a silent host had prepared may be there or not."""
-    heartbeat = models.Agent.last_heartbeat
-    is_unknown = sa.and_(
-        Handle.is_host_prepared, Arq.state.in_((State.BOUND, State.PROVISIONING)),
-        sa.or_(heartbeat.is_(None), heartbeat < scope.silent_since))
-    return sa.case((is_unknown, arq_states.UNKNOWN), else_=Arq.state)
 
 
 def create(ledger: Ledger, groups: Sequence[dict[str, str]], project_id: str | None,

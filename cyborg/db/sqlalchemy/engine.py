@@ -21,19 +21,13 @@ WRITES = 'cyborg_writes'
 class Database:
     """The conductor's database, by URL; pools and retries are oslo.db's options."""
 
-    def __init__(self, connection: str | None) -> None:
+    def __init__(self, connection: str | sa.URL | None) -> None:
         if not connection:
             raise errors.ConfigError(
                 why='There is no database to use: set [database] connection.')
-        facade = enginefacade.transaction_context()
-        facade.configure(connection=connection, sqlite_fk=True)
         try:
-            self.engine: sa.Engine = facade.writer.get_engine()
-            if self.engine.dialect.name == 'sqlite':
-                _make_sqlite_durable(self.engine)
-            elif self.engine.dialect.name in ('mysql', 'mariadb'):
-                _show_what_is_committed(self.engine)
-            self.engine.dispose()  # oslo.db has made a connection before it knew that
+            is_file = sa.make_url(connection).get_backend_name() == 'sqlite'
+            self.engine = _embedded(connection) if is_file else _served(connection)
             with self.engine.connect():
                 pass
         except (db_exc.DBError, sa.exc.SQLAlchemyError, ImportError) as error:
@@ -60,22 +54,41 @@ class Database:
         self.engine.dispose()
 
 
-def _make_sqlite_durable(engine: sa.Engine) -> None:
-    """Readers beside a writer, nothing lost by a crash, and writers queue instead of failing."""
+def _embedded(connection: str | sa.URL) -> sa.Engine:
+    """SQLite: readers beside a writer, nothing lost by a crash, and writers queue.
+
+    oslo.db would open the file anew for each transaction and, the last time it is closed, move
+    what was written to another place: that takes longer than the transaction.
+    """
+    engine = sa.create_engine(connection)
+    exc_filters.register_engine(engine)
 
     @sa.event.listens_for(engine, 'connect')
     def configure(connection: Any, record: Any) -> None:
-        connection.execute('PRAGMA journal_mode=WAL')
-        connection.execute('PRAGMA busy_timeout=30000')
+        connection.isolation_level = None  # we say BEGIN ourselves
+        for pragma in ('journal_mode=WAL', 'busy_timeout=30000', 'foreign_keys=ON'):
+            connection.execute(f'PRAGMA {pragma}')
 
     # A transaction that reads first and writes later can lose its snapshot and then fails at
     # once, whatever the time-out; one that is going to write says so when it begins.
-    @sa.event.listens_for(engine, 'before_cursor_execute', retval=True)
-    def announce(connection: sa.Connection, cursor: Any, statement: str, parameters: Any,
-                 context: Any, executemany: bool) -> tuple[str, Any]:
-        if statement == 'BEGIN' and connection.get_execution_options().get(WRITES):
-            statement = 'BEGIN IMMEDIATE'
-        return statement, parameters
+    @sa.event.listens_for(engine, 'begin')
+    def begin(connection: sa.Connection) -> None:
+        writes = connection.get_execution_options().get(WRITES)
+        connection.exec_driver_sql('BEGIN IMMEDIATE' if writes else 'BEGIN')
+
+    return engine
+
+
+def _served(connection: str | sa.URL) -> sa.Engine:
+    """MariaDB or PostgreSQL."""
+    facade = enginefacade.transaction_context()
+    # threads need not be told to let others run
+    facade.configure(connection=connection, thread_checkin=False)
+    engine: sa.Engine = facade.writer.get_engine()
+    if engine.dialect.name in ('mysql', 'mariadb'):
+        _show_what_is_committed(engine)
+        engine.dispose()  # oslo.db has made a connection before it knew that
+    return engine
 
 
 def _show_what_is_committed(engine: sa.Engine) -> None:
