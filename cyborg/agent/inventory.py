@@ -49,7 +49,9 @@ class Inventory:
         # what was last agreed on
         self._digest: str | None = None
         self._sequence = 0
+        self._planned: list[objects.Provider] = []
         self._unpublished: list[objects.Provider] | None = None
+        self._compared_at = time.monotonic()
         self._adopted: dict[str, str] = {}
         self._conflicts: dict[str, str] = {}
         self._failures = 0
@@ -120,6 +122,8 @@ class Inventory:
                 self._conductor.heartbeat(context.internal(), self._hostname, report.digest)
             else:
                 self._tell(report)
+                if must_report:  # somebody doubts what we published
+                    self._placement.forget()
         except Exception:
             self._must_report = must_report or self._must_report
             raise
@@ -128,14 +132,15 @@ class Inventory:
     def _tell(self, report: objects.Report) -> None:
         plan = self._conductor.report(context.internal(), report)
         LOG.info('Reported %s devices of %s.', len(report.devices), self._hostname)
-        if report.digest == self._digest:  # asked for: somebody doubts what we published
-            self._placement.forget()
         self._digest = report.digest
-        self._unpublished = plan.providers
+        self._planned = self._unpublished = plan.providers
         self._attacher.do(plan.pending)
 
     def _publish(self) -> None:
         """Have Placement show what the conductor knows. What it answers may be news again."""
+        if self._is_doubtful():
+            self._placement.forget()
+            self._unpublished = self._planned
         if self._unpublished is None:
             return
         published = self._placement.publish(self._hostname, self._unpublished)
@@ -145,11 +150,23 @@ class Inventory:
                 or published.adopted.items() - self._adopted.items())
         for name in published.conflicts.keys() - self._conflicts.keys():
             LOG.error('%s is not published: %s', name, published.conflicts[name])
+        for name in self._conflicts.keys() - published.conflicts.keys():
+            LOG.info('%s is not claimed by anybody else any more.', name)
         self._conflicts = dict(published.conflicts)
         self._adopted.update(published.adopted)
         self.is_ready.set()
         if news:
             self.wake()
+
+    def _is_doubtful(self) -> bool:
+        """May others have changed what we published? They tell nobody when they claim a device,
+        nor when they let it go."""
+        interval = self._conf.placement_interval
+        if not self._conflicts and (
+                not interval or time.monotonic() - self._compared_at < interval):
+            return False
+        self._compared_at = time.monotonic()
+        return self._digest is not None
 
     def _report(self, found: list[objects.Device], states: list[objects.Driver],
                 mdevs: list[str] | None, prepared: dict[str, int]) -> objects.Report:

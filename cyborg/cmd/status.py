@@ -9,7 +9,7 @@ from oslo_upgradecheck import common_checks, upgradecheck
 from cyborg import errors
 from cyborg.cmd import startup
 from cyborg.conductor.audit import Audit
-from cyborg.db.sqlalchemy import engine, migration
+from cyborg.db.sqlalchemy import agents, engine, migration
 
 RESULT = upgradecheck.Result
 CODE = upgradecheck.Code
@@ -42,11 +42,29 @@ class Checks(upgradecheck.UpgradeCommands):
                           f'audit: {told}')
         return RESULT(CODE.SUCCESS, 'Requests and handles agree.')
 
+    def _ownership(self) -> Any:
+        try:
+            db = engine.Database(startup.CONF.database.connection)
+            claims = _claims(db) if migration.version(db) == migration.head() else []
+        except errors.ConfigError as error:
+            return RESULT(CODE.FAILURE, error.faultstring)
+        if claims:
+            return RESULT(CODE.WARNING, f'{len(claims)} devices are not offered because somebody '
+                          'else claims them in Placement; take them out of the configuration of '
+                          f'one of both: {" ".join(claims[:MOST_TOLD])}')
+        return RESULT(CODE.SUCCESS, 'Nobody else claims a device of ours.')
+
     _upgrade_checks = (
         ('Database schema', _schema),
         ('Requests and handles', _agreement),
+        ('Ownership of devices', _ownership),
         ('Policy file', (common_checks.check_policy_json, {'conf': startup.CONF})),
     )
+
+
+def _claims(db: engine.Database) -> list[str]:
+    with db.reader() as session:
+        return [f'{name}: {owner}.' for name, owner in sorted(agents.conflicts(session).items())]
 
 
 def main() -> None:

@@ -16,6 +16,11 @@ OPTS = [
         'resync_interval', default=60, min=1,
         help='Seconds between two full looks at the host when no udev event wakes the agent. '
              'Each is also a heartbeat.'),
+    cfg.IntOpt(
+        'placement_interval', default=600, min=0,
+        help='Seconds after which the resource providers in Placement are looked at although '
+             'nothing changed on the host: others may have claimed or deleted some. A device '
+             'that is claimed is looked after at every look at the host. 0: never.'),
     cfg.FloatOpt(
         'settle_time', default=0.1, min=0,
         help='Seconds without a further udev event after which a burst of them counts as over '

@@ -67,6 +67,12 @@ def get(session: orm.Session, silent_since: datetime.datetime, ref: str) -> obje
     return _shown(min(rows, key=lambda row: row.uuid != ref), silent_since)
 
 
+def conflicts(session: orm.Session) -> dict[str, str]:
+    """What somebody else claims on any host: provider name -> owner."""
+    return {name: owner for claimed in session.scalars(sa.select(Agent.conflicts))
+            for name, owner in claimed.items()}
+
+
 def _shown(row: Agent, silent_since: datetime.datetime) -> objects.Agent:
     return objects.Agent.of(row, is_alive=row.last_heartbeat >= silent_since,
                             drivers=[objects.Driver(**driver) for driver in row.drivers])
