@@ -45,6 +45,13 @@ def transport(conf: cfg.ConfigOpts) -> Any:
     return messaging.get_rpc_transport(conf, allowed_remote_exmods=[errors.__name__])
 
 
+def notification_transport(conf: cfg.ConfigOpts) -> Any:
+    """The way of notifications, which may be another broker's."""
+    messaging.set_transport_defaults(EXCHANGE)
+    memory_transport.install()
+    return messaging.get_notification_transport(conf)
+
+
 def topic(transport: Any, whose: str) -> str:
     """Queues are shared by a whole broker, so that their names tell two Cyborgs apart."""
     return f'{transport.conf.control_exchange}-{whose}'

@@ -14,7 +14,7 @@ from oslo_log import log
 
 from cyborg import errors, objects
 from cyborg.agent import rpcapi as agent_rpcapi
-from cyborg.conductor import outbox
+from cyborg.conductor import notifications, outbox
 from cyborg.context import RequestContext
 from cyborg.db.sqlalchemy import arqs, engine, history, models
 from cyborg.db.sqlalchemy.ledger import Ledger
@@ -44,11 +44,13 @@ class Endpoint:
     target = messaging.Target(version='1.0')
 
     def __init__(self, conf: cfg.ConfigOpts, db: engine.Database,
-                 agents: agent_rpcapi.AgentAPI, outbox: outbox.Outbox) -> None:
+                 agents: agent_rpcapi.AgentAPI, outbox: outbox.Outbox,
+                 notifier: notifications.Notifier) -> None:
         self.conf = conf
         self.db = db
         self.agents = agents
         self.outbox = outbox
+        self.notifier = notifier
 
     def silent_since(self) -> datetime.datetime:
         """Agents not heard of since then count as down."""
@@ -73,7 +75,7 @@ class Endpoint:
 
     @contextlib.contextmanager
     def change(self, context: RequestContext, actor: str | None = None) -> Iterator[Ledger]:
-        """A transaction that changes requests; once it is committed, hosts are set to work.
+        """A transaction; once it is committed, hosts are set to work and others hear of it.
 
         What gets lost on the way to a host, the sweep finds.
         """
@@ -84,6 +86,7 @@ class Endpoint:
         self.tell_hosts(context, ledger.work, ledger.stale_hosts)
         if ledger.has_events:
             self.outbox.wake()
+        self.notifier.send(context, ledger.notices)
 
     def tell_hosts(self, context: RequestContext, work: dict[str, list[objects.Work]],
                    stale_hosts: Iterable[str]) -> None:

@@ -20,7 +20,7 @@ class Hosts(Endpoint):
             if report.is_first:
                 binding.provision(ledger, report.hostname)
             gone = attach_handles.gone(ledger.session, report.hostname)
-            devices = inventory.reconcile(ledger.session, report)
+            devices = inventory.reconcile(ledger, report)
             if gone:
                 binding.provision(ledger, report.hostname, Handle.id.in_(gone),
                                   Handle.is_missing.is_(False))

@@ -15,6 +15,7 @@ from cyborg.conductor.device_profiles import DeviceProfiles
 from cyborg.conductor.devices import Devices
 from cyborg.conductor.hosts import Hosts
 from cyborg.conductor.metrics import Metrics
+from cyborg.conductor.notifications import Notifier
 from cyborg.conductor.os_acc import OsAcc
 from cyborg.conductor.outbox import Outbox
 from cyborg.conductor.sweep import Sweep
@@ -29,7 +30,8 @@ class Conductor:
     def __init__(self, conf: cfg.ConfigOpts, transport: Any, db: Database, nova: Nova,
                  name: str) -> None:
         self.outbox = Outbox(db, nova, conf.conductor.sweep_interval)
-        parts = conf, db, AgentAPI(transport), self.outbox
+        self._notifier = Notifier(conf, name)
+        parts = conf, db, AgentAPI(transport), self.outbox, self._notifier
         self.sweep = Sweep(*parts)
         self._conf = conf.conductor
         self._metrics = Metrics(db, self.sweep.silent_since)
@@ -53,3 +55,4 @@ class Conductor:
         self._server.wait()
         self.sweep.stop()
         self.outbox.stop()
+        self._notifier.stop()

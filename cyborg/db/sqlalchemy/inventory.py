@@ -13,7 +13,8 @@ from oslo_log import log
 from sqlalchemy import orm
 
 from cyborg import objects
-from cyborg.db.sqlalchemy import attributes, models
+from cyborg.db.sqlalchemy import attributes, models, notices
+from cyborg.db.sqlalchemy.ledger import Ledger
 
 LOG = log.getLogger(__name__)
 
@@ -35,13 +36,15 @@ def load(session: orm.Session, hostname: str) -> list[Device]:
                  deployables.selectinload(Deployable.attach_handles))))
 
 
-def reconcile(session: orm.Session, report: objects.Report) -> list[Device]:
+def reconcile(ledger: Ledger, report: objects.Report) -> list[Device]:
     """Make the rows of a host what its report says; answers the rows that are left.
 
     A driver that failed has said nothing, so its devices stay as they are. What vanished while
     somebody holds a part of it stays too, marked as missing, until it is let go.
     """
+    session = ledger.session
     rows = {row.key: row for row in load(session, report.hostname)}
+    conditions = notices.Conditions(rows.values())
     silent = {driver.name for driver in report.drivers
               if driver.status != objects.DriverStatus.OK}
     gone = [row for key, row in rows.items()
@@ -66,6 +69,7 @@ def reconcile(session: orm.Session, report: objects.Report) -> list[Device]:
             session.add(row)
         _update_device(row, device)
     session.flush()
+    ledger.notices += conditions.compare(session, rows.values())
     return list(rows.values())
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one transaction does to requests: their steps, their events, the work it leaves."""
+"""What one transaction does: steps and events of requests, the work it leaves, its news."""
 
 import types
 from collections.abc import Iterable
@@ -9,6 +9,7 @@ from sqlalchemy import orm
 
 from cyborg import objects
 from cyborg.db.sqlalchemy import agents, history, models, nova_events
+from cyborg.db.sqlalchemy.notices import Notice
 from cyborg.objects.arq_states import Event
 
 
@@ -24,6 +25,8 @@ class Ledger:
         self.work: dict[str, list[objects.Work]] = {}
         #: whose providers must be redone
         self.stale_hosts: set[str] = set()
+        #: what operators should hear of devices
+        self.notices: list[Notice] = []
 
     def step(self, arq: models.ExtArq, event: Event, from_state: str | None, to_state: str,
              reason: str | None = None) -> None:
