@@ -21,7 +21,7 @@ export PBR_VERSION ?= 0.0.1
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo run test lint shellcheck types unit functional test-faults fuzz test-services test-kernel docs sample \
+.PHONY: help venv demo run test lint shellcheck types unit functional test-faults fuzz test-services test-kernel bench bench-services docs sample \
         constraints clean
 
 help:  ## show this list
@@ -82,10 +82,11 @@ fuzz: venv  ## thousands of requests made from the API's description, for every 
 # Neighbours whose requirements are not ours: each in an environment of its own.
 .venv-keystone: NEEDS = 'keystone>=30.0.0,<31' waitress
 .venv-clients: NEEDS = 'python-openstackclient>=10.5.0,<11'
+.venv-uwsgi: NEEDS = uwsgi
 # The last one without accelerator commands of its own, which would hide these.
 .venv-cyborgclient: NEEDS = 'python-openstackclient>=8.3.0,<9' 'python-cyborgclient>=3.0.0,<4'
 
-.venv-keystone .venv-clients .venv-cyborgclient:
+.venv-keystone .venv-clients .venv-cyborgclient .venv-uwsgi:
 	@echo "Installing $(NEEDS) into $@"
 	@"$(PYTHON)" -m venv $@
 	@$@/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt \
@@ -112,6 +113,15 @@ test-services: venv .venv-keystone .venv-clients .venv-cyborgclient  ## the func
 test-kernel: venv  ## hold the simulator against a real kernel in QEMU, and against libvirt
 	@echo "== kernel"
 	@$(PYTEST) $(PYTEST_ARGS) tests/kernel
+
+# How it is measured: for instance `make bench BENCH_ARGS="--quick --only life"`.
+BENCH_ARGS ?=
+
+bench: venv  ## how fast it is beside its floor, all in one process; kept in bench-results
+	@$(BIN)/python -m tools.bench $(BENCH_ARGS)
+
+bench-services: venv .venv-keystone .venv-uwsgi  ## the same on RabbitMQ, MariaDB, Keystone and uWSGI
+	@$(BIN)/python -m tools.bench --services $(BENCH_ARGS)
 
 # The generators load every library's options, and with them deprecations that are not ours.
 docs sample: export PYTHONWARNINGS = ignore

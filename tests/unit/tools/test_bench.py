@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmark's own arithmetic; what it measures is tried in tests/functional."""
+
+import pytest
+
+from tools.bench import load, results, table
+from tools.bench.figures import (
+    Better,
+    Change,
+    Figure,
+    allowed_rate,
+    compare,
+    latencies,
+    life_floor,
+    percentile,
+)
+
+
+def figure(value, better=Better.LESS, **at):
+    return Figure('life', 'bind p50', 'ms', value, at, better)
+
+
+@pytest.mark.parametrize('samples, percent, expected', [
+    ([7], 99, 7), ([1, 2, 3], 50, 2), ([4, 1, 3, 2], 50, 2.5), ([1, 2, 3], 0, 1),
+    ([1, 2, 3], 100, 3), (range(101), 95, 95)])
+def test_a_percentile_lies_between_its_neighbours(samples, percent, expected):
+    assert percentile(list(samples), percent) == expected
+
+
+def test_there_is_no_percentile_of_nothing():
+    with pytest.raises(ValueError, match='nothing'):
+        percentile([], 50)
+
+
+def test_latencies_are_in_milliseconds():
+    found = latencies('life', 'bind', [0.001, 0.002, 0.003], {'clients': 1})
+    assert [(each.what, each.value) for each in found][0] == ('bind p50', 2)
+    assert {each.unit for each in found} == {'ms'}
+
+
+def test_the_floor_of_a_life_is_four_requests_and_its_sql():
+    # as measured once: 1.5 ms HTTP, 3.3 ms a call, 2.3 ms SQL
+    assert life_floor(http=1.5, rpc=3.3, sql=2.3) == pytest.approx(21.5)
+
+
+def test_parts_that_share_the_machine_allow_less_than_each_alone():
+    assert allowed_rate(http=400, rpc=400, sql=100) == pytest.approx(1 / 0.03)
+
+
+@pytest.mark.parametrize('old, new, better, is_worse', [
+    (100, 111, Better.LESS, True), (100, 109, Better.LESS, False), (100, 50, Better.LESS, False),
+    (100, 89, Better.MORE, True), (100, 91, Better.MORE, False), (100, 200, Better.MORE, False),
+    (100, 500, Better.NONE, False), (0, 1, Better.LESS, True), (0, 0, Better.LESS, False)])
+def test_what_is_worse_by_more_than_a_tenth_is_marked(old, new, better, is_worse):
+    assert Change(old, figure(new, better)).is_worse is is_worse
+
+
+def test_runs_are_compared_where_they_measured_the_same():
+    [change] = compare([figure(10, clients=1), figure(20, clients=4)],
+                       [figure(30, clients=4), figure(40, clients=16)])
+    assert (change.old, change.new.value) == (20, 30)
+
+
+def test_a_run_is_found_again_as_the_last_of_its_kind(tmp_path):
+    assert results.last(tmp_path, 'embedded', 'quick') is None
+    run = results.Run.now('embedded', 'quick', [figure(1.5, clients=4)])
+    run.save(tmp_path)
+    results.Run.now('services', 'quick', []).save(tmp_path)
+    assert results.last(tmp_path, 'embedded', 'quick') == run
+
+
+def test_a_table_shows_each_circumstance_once():
+    text = table.render([figure(1.2345, clients=1), figure(12345.6, clients=1),
+                         figure(3, clients=4)])
+    assert text.count('clients 1') == 1
+    assert all(word in text for word in ('1.23', '12,346', 'clients 4'))
+
+
+def test_changes_for_the_worse_catch_the_eye():
+    text = table.render_changes([Change(1, figure(2)), Change(2, figure(1))])
+    assert text.count('WORSE') == 1
+
+
+@pytest.mark.parametrize('count, among, expected', [
+    (1, 4, [1, 0, 0, 0]), (16, 4, [4, 4, 4, 4]), (6, 4, [2, 2, 1, 1])])
+def test_clients_are_spread_over_processes(count, among, expected):
+    assert load.shares(count, among) == expected
+
+
+def test_samples_of_processes_are_put_together():
+    assert load.merge([{'a': [1.0]}, {'a': [2.0], 'b': [3.0]}]) == {'a': [1, 2], 'b': [3]}

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measure, show, keep, compare."""
+
+import argparse
+import pathlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tools.bench import life, results, table
+from tools.bench.children import ROOT
+from tools.bench.figures import Figure, compare
+from tools.bench.scale import FULL, QUICK, Scale
+from tools.bench.sites import Embedded, Site
+
+RESULTS = ROOT / 'bench-results'
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Something that can be asked for by its name."""
+
+    name: str
+    measure: Callable[[Site, Scale], Iterator[Figure]]
+    #: where it can be had
+    sites: tuple[str, ...] = ('embedded', 'services')
+
+
+MEASUREMENTS = (
+    Measurement('life', life.measure),
+)
+
+
+def measure(site: Site, scale: Scale, names: Sequence[str]) -> list[Figure]:
+    """All figures of the measurements that were asked for."""
+    figures: list[Figure] = []
+    for each in MEASUREMENTS:
+        if each.name in names and site.name in each.sites:
+            began = time.monotonic()
+            figures.extend(each.measure(site, scale))
+            print(f'{each.name}: {time.monotonic() - began:.0f} s', file=sys.stderr)
+    return figures
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parse(arguments)
+    with options.site() as site:
+        figures = measure(site, QUICK if options.quick else FULL, options.only)
+    run = results.Run.now(site.name, 'quick' if options.quick else 'full', figures)
+    before = results.last(options.results, run.site, run.scale)
+    path = run.save(options.results)
+    print(f'{run.title}\n{table.render(figures)}')
+    if before is not None:
+        print(f'\nCompared with {before.title}:\n'
+              f'{table.render_changes(compare(before.figures, figures))}')
+    print(f'\n{path}')
+    return 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    names = [each.name for each in MEASUREMENTS]
+
+    def chosen(text: str) -> list[str]:
+        asked = text.split(',')
+        if unknown := set(asked) - set(names):
+            raise argparse.ArgumentTypeError(
+                f'{", ".join(sorted(unknown))}: none of {", ".join(names)}')
+        return asked
+
+    parser = argparse.ArgumentParser(prog='python -m tools.bench', description=__doc__)
+    parser.add_argument('--services', dest='site', action='store_const', default=Embedded,
+                        const=_services,
+                        help='on RabbitMQ, MariaDB and Keystone; else all in one process')
+    parser.add_argument('--quick', action='store_true', help='about a minute')
+    parser.add_argument('--only', metavar='NAME,...', type=chosen, default=names,
+                        help=f'of: {", ".join(names)}')
+    parser.add_argument('--results', metavar='DIR', type=pathlib.Path, default=RESULTS,
+                        help='where runs are kept')
+    return parser.parse_args(arguments)
+
+
+def _services() -> Site:
+    from tools.bench.services import Services
+
+    return Services()
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts without us: a child process with a bare RPC server, callers, and bare SQL.
+
+Over a broker two of them run, one that answers and one that calls, as the conductor and the API
+do; in memory one does both, and serves the bare application too.
+"""
+
+import argparse
+import concurrent.futures
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import oslo_messaging as messaging
+from oslo_config import cfg
+
+from cyborg import memory_transport
+from cyborg.cmd import api
+from tools.bench import bare_app, bare_sql
+from tools.bench.children import obey
+
+TOPIC = 'bare'
+PAYLOAD = {'uuid': '00000000-0000-4000-8000-000000000000'}
+
+
+class Echo:
+    def echo(self, context: Any, value: Any) -> Any:
+        return value
+
+
+def transport(url: str) -> Any:
+    """As rpc.transport makes it, without serializer and objects."""
+    memory_transport.install()
+    conf = cfg.CONF
+    conf([], project='bare', default_config_files=[], default_config_dirs=[])
+    made = messaging.get_rpc_transport(conf, url)
+    if url.startswith('kombu+memory'):
+        conf.set_override('heartbeat_timeout_threshold', 0, 'oslo_messaging_rabbit')
+    return made
+
+
+def repeat(seconds: float, threads: int, make: Callable[[int], Callable[[], Any]],
+           ) -> dict[str, Any]:
+    """Do something over and over in several threads; answers the seconds of each time, and how
+    often a second it was done."""
+    def work(number: int) -> tuple[list[float], float]:
+        do, taken = make(number), []
+        do()
+        ready.wait()
+        began = time.perf_counter()
+        while (now := time.perf_counter()) < began + seconds:
+            do()
+            taken.append(time.perf_counter() - now)
+        return taken, len(taken) / (now - began)
+
+    ready = threading.Barrier(threads)
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        done = list(pool.map(work, range(threads)))
+    return {'samples': {'once': [each for taken, _ in done for each in taken]},
+            'rate': sum(rate for _, rate in done)}
+
+
+class Floor:
+    """What the parent may order."""
+
+    def __init__(self, url: str, database: str) -> None:
+        self._transport = transport(url)
+        self._engine = bare_sql.connect(database)
+
+    def answer(self) -> None:
+        """Serve calls."""
+        server = messaging.get_rpc_server(
+            self._transport, messaging.Target(topic=TOPIC, server='bare'), [Echo()])
+        server.start()
+
+    def serve(self, threads: int) -> list[Any]:
+        """Serve the bare application as cyborg-api does its own; answers where."""
+        server = api.Server(bare_app.application, '127.0.0.1', 0, threads)
+        server.start()
+        host, _, port = server.url.removeprefix('http://').rpartition(':')
+        return [host, int(port)]
+
+    def rpc(self, callers: int, seconds: float) -> dict[str, Any]:
+        client = messaging.get_rpc_client(self._transport, messaging.Target(topic=TOPIC))
+        return repeat(seconds, callers, lambda number: lambda: client.call(
+            {}, 'echo', value=PAYLOAD))
+
+    def sql(self, threads: int, seconds: float, profile: str, host: str,
+            providers: list[str]) -> dict[str, Any]:
+        return repeat(seconds, threads, lambda number: bare_sql.Life(
+            self._engine, profile, host, providers[number % len(providers)]).live)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--transport', required=True)
+    parser.add_argument('--database', required=True)
+    options = parser.parse_args()
+    floor = Floor(options.transport, options.database)
+    obey({name: getattr(floor, name) for name in ('answer', 'serve', 'rpc', 'sql')})
+
+
+if __name__ == '__main__':
+    main()

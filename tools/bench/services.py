@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""As operators run it: RabbitMQ, MariaDB, Keystone; the API under uWSGI, one conductor worker."""
+
+import os
+import pathlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import requests
+from keystoneauth1 import session as keystone_session
+
+from tests.fixtures.cloud import eventually
+from tests.fixtures.identity import AUTHENTICATION, Identity
+from tests.fixtures.processes import PATIENCE, Deployment, Process, is_there
+from tools import services
+from tools.bench.children import ROOT, Child
+from tools.bench.load import Outcome
+from tools.bench.sites import HOST, THREADS, Site, address
+from tools.services.keystone import REGION
+from tools.services.server import free_port
+
+#: more seldom than in tests, where things have to happen soon
+CONDUCTOR = 'sweep_interval = 30\nheartbeat_timeout = 180\n'
+AGENT = 'resync_interval = 60\n[fake_driver]\ndevices = 16\naccelerators = 16\n'
+
+
+def uwsgi(port: int, module: str, arguments: str = '') -> list[str]:
+    """One worker with four threads, behind uWSGI's own router, which keeps connections."""
+    venv = pathlib.Path(os.environ.get('CYBORG_BENCH_UWSGI_VENV', ROOT / '.venv-uwsgi'))
+    program = venv.absolute() / 'bin/uwsgi'
+    if not program.exists():
+        raise services.Missing('uWSGI is not installed; run: make .venv-uwsgi')
+    return [str(program), '--http', f'127.0.0.1:{port}', '--http-keepalive', '--master',
+            '--processes', '1', '--threads', str(THREADS), '--enable-threads', '--lazy-apps',
+            '--need-app', '--die-on-term', '--disable-logging', '--home', sys.prefix,
+            '--pythonpath', str(ROOT), '--module', module,
+            *(['--pyargv', arguments] if arguments else [])]
+
+
+class Services(Site):
+    """Everything in processes of its own."""
+
+    name = 'services'
+
+    def start(self, enter: Callable[[Any], Any]) -> None:
+        uwsgi(0, '')  # if it is not there, say so first
+        broker, server = enter(services.rabbitmq()), enter(services.mariadb())
+        identity = Identity(enter(services.keystone()))
+        self.headers = _headers(identity)
+        self.deployment = enter(Deployed(self.directory, broker.url, server.url, identity,
+                                         self.headers))
+        self.deployment.start()
+        self.deployment.host(HOST, more=AGENT)
+        self.address = address(self.deployment.url)
+        self.database = self.deployment.database.render_as_string(hide_password=False)
+        self._start_floor(enter, broker.url)
+
+    def _start_floor(self, enter: Callable[[Any], Any], broker: str) -> None:
+        port = free_port()
+        process = Process('bare', uwsgi(port, 'tools.bench.bare_app:application'),
+                          self.directory / 'log/bare.log')
+        process.start()
+        enter(_killed(process))
+        self.bare = '127.0.0.1', port
+        eventually(lambda: is_there(f'http://127.0.0.1:{port}/'), PATIENCE)
+        arguments = '--transport', broker, '--database', self.database
+        answering, self._floor = (
+            enter(Child('tools.bench.floor', *arguments, log=self.directory / f'{name}.log'))
+            for name in ('echo', 'floor'))
+        answering.order('answer')
+
+    @property
+    def processes(self) -> dict[str, int]:
+        """The ones that work, not those that watch over them."""
+        running = self.deployment
+        [conductor] = running.conductors[0].workers
+        [agent] = running.agents[HOST].workers
+        return {'api': min(running.api.workers), 'conductor': conductor, 'agent': agent}
+
+    def bare_rpc(self, callers: int, seconds: float) -> Outcome:
+        return Outcome(**self._floor.order('rpc', callers=callers, seconds=seconds))
+
+    def bare_sql(self, threads: int, seconds: float) -> Outcome:
+        return Outcome(**self._floor.order('sql', threads=threads, seconds=seconds, **self.life))
+
+
+class Deployed(Deployment):
+    """The processes of the tests, with uWSGI and Keystone as in production."""
+
+    def __init__(self, directory: pathlib.Path, transport: str, database: str,
+                 identity: Identity, headers: Mapping[str, str]) -> None:
+        super().__init__(directory, transport, database, conductor=CONDUCTOR,
+                         api=AUTHENTICATION.format(
+                             url=identity.url, password=identity.password, region=REGION))
+        port = address(self.url)[1]
+        self.api = self._process('api', uwsgi(
+            port, 'cyborg.wsgi.api:application', ' '.join(self.api.argv[1:])))
+        self.session.headers.update(headers)
+
+    def answers(self) -> bool:
+        try:
+            return self.session.get(f'{self.url}/v2/device_profiles', timeout=60).ok
+        except requests.RequestException:
+            return False
+
+    def show_logs(self) -> None:
+        """They are of no interest."""
+
+
+class _killed:
+    """A process that ends with the block."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._process.kill()
+
+
+def _headers(identity: Identity) -> dict[str, str]:
+    """A user, and Nova that vouches for it, each with one token for the whole run."""
+    user, nova = (keystone_session.Session(auth=identity.auth(name)).get_token()
+                  for name in ('admin', 'nova'))
+    return {'X-Auth-Token': user, 'X-Service-Token': nova}
