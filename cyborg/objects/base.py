@@ -2,16 +2,21 @@
 """What every object that travels by RPC has in common."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
-from oslo_versionedobjects import base, fields
+from oslo_versionedobjects import base
 
-T = TypeVar('T', bound=type)
+from cyborg.objects import fields
+
+T = TypeVar('T', bound=Any)
 
 
 def register(cls: T) -> T:
     """Make an object known to the serializer."""
     registered: T = base.VersionedObjectRegistry.register(cls)
+    registered.defaults = {
+        name: field.default for name, field in registered.fields.items()
+        if field.default is not fields.UnspecifiedDefault}
     return registered
 
 
@@ -20,20 +25,17 @@ class CyborgObject(base.VersionedObject, base.ComparableVersionedObject):
 
     OBJ_PROJECT_NAMESPACE = 'cyborg'
     OBJ_SERIAL_NAMESPACE = 'cyborg_object'
+    #: of those fields that have one
+    defaults: ClassVar[dict[str, Any]]
 
     if TYPE_CHECKING:  # registering makes attributes of the fields
         def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self, **values: Any) -> None:
-        super().__init__(**values)
+        super().__init__()
         if values:  # an object that is being rebuilt from a message fills itself
-            self.obj_set_defaults(*self._defaults())
-
-    @classmethod
-    def _defaults(cls) -> list[str]:
-        """The fields that have a default."""
-        return [name for name, field in cls.fields.items()
-                if field.default is not fields.UnspecifiedDefault]
+            for name, value in (self.defaults | values).items():
+                setattr(self, f'_obj_{name}', self.fields[name].coerce(self, name, value))
 
     @classmethod
     def of(cls, facts: Any, **more: Any) -> Self:
@@ -45,6 +47,33 @@ class CyborgObject(base.VersionedObject, base.ComparableVersionedObject):
         values = more | {name: value for name in cls.fields.keys() - more.keys()
                          if (value := get(name, unset)) is not unset}
         return cls(**values)
+
+    def obj_to_primitive(self, target_version: str | None = None,
+                         version_manifest: dict[str, str] | None = None) -> dict[str, Any]:
+        """As the library does, with less ado where no older version is asked for."""
+        if target_version not in (None, self.VERSION) or version_manifest:
+            older: dict[str, Any] = super().obj_to_primitive(target_version, version_manifest)
+            return older
+        kept = self.__dict__
+        data = {name: field.to_primitive(self, name, kept[f'_obj_{name}'])
+                for name, field in self.fields.items() if f'_obj_{name}' in kept}
+        return {self._obj_primitive_key(name): value for name, value in (
+            ('name', self.obj_name()), ('namespace', self.OBJ_PROJECT_NAMESPACE),
+            ('version', self.VERSION), ('data', data))}
+
+    def obj_what_changed(self) -> set[str]:
+        """Objects are messages: what was changed since they were made concerns nobody."""
+        return set()
+
+    @classmethod
+    def _obj_from_primitive(cls, context: Any, objver: str, primitive: dict[str, Any]) -> Self:
+        """Take the fields as they are: the sender has made sure that they are well-formed."""
+        made = cls()
+        made.VERSION = objver
+        for name, value in cls._obj_primitive_field(primitive, 'data').items():
+            if name in cls.fields:
+                setattr(made, f'_obj_{name}', cls.fields[name].from_primitive(made, name, value))
+        return made
 
     def given(self, name: str, default: Any = None) -> Any:
         """A field, or the default where the builder left it out."""

@@ -3,9 +3,7 @@
 
 from enum import StrEnum
 
-from oslo_versionedobjects import fields
-
-from cyborg.objects import base
+from cyborg.objects import base, fields
 
 
 class DriverStatus(StrEnum):

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What users may ask for and what they asked for: device profiles and accelerator requests."""
 
-from oslo_versionedobjects import fields
-
-from cyborg.objects import arq_states, base
+from cyborg.objects import arq_states, base, fields
 
 
 @base.register
