@@ -12,7 +12,7 @@ from tools.bench.figures import (
     life_floor,
     percentile,
 )
-from tools.bench.load import Outcome, merge
+from tools.bench.load import Series
 from tools.bench.scale import Scale
 from tools.bench.sites import THREADS, Site
 
@@ -36,40 +36,55 @@ def measure(site: Site, scale: Scale) -> Iterator[Figure]:
 
 def _measure(site: Site, scale: Scale, at: dict[str, int]) -> Iterator[Figure]:
     clients, short = at['clients'], scale.seconds * PART
-    lives: list[Outcome] = []
-    floor: dict[str, list[Outcome]] = {name: [] for name in PARTS}
+    lives = Series(site.processes | site.servers)
+    floor = {name: Series({name: site.bare_processes[name]}) for name in PARTS}
     for _ in range(scale.rounds):  # in turns, so that the machine's moods hit all of them
-        floor['http'].append(site.bare_http(clients, short))
-        floor['rpc'].append(site.bare_rpc(min(clients, CALLERS), short))
-        floor['sql'].append(site.bare_sql(min(clients, THREADS), short))
-        lives.append(site.run('life', clients, scale.seconds, **site.life))
-    together = _together(lives)
+        with floor['http'] as series:
+            series.add(site.bare_http(clients, short), clients)
+        with floor['rpc'] as series:
+            series.add(site.bare_rpc(min(clients, CALLERS), short), min(clients, CALLERS))
+        with floor['sql'] as series:
+            series.add(site.bare_sql(min(clients, THREADS), short), min(clients, THREADS))
+        with lives as series:
+            series.add(site.run('life', clients, scale.seconds, **site.life), clients)
     for step in STEPS:
-        yield from latencies(NAME, step, together.samples[step], at)
-    yield Figure(NAME, 'lives', '1/s', together.rate, at, Better.MORE)
-    yield from _floor({name: _together(parts) for name, parts in floor.items()}, together, at)
+        yield from latencies(NAME, step, lives.samples[step], at)
+    yield Figure(NAME, 'lives', '1/s', lives.rate, at, Better.MORE)
+    for name, seconds in lives.cpu('life').items():
+        yield Figure(NAME, f'CPU {name}', 'ms', seconds * 1000, at)
+    yield from _floor(floor, lives, at)
+    yield from _cpu(floor, lives, site, at)
 
 
-def _together(outcomes: list[Outcome]) -> Outcome:
-    """What several rounds say."""
-    return Outcome(merge(each.samples for each in outcomes),
-                   sum(each.rate for each in outcomes) / len(outcomes))
-
-
-def _floor(floor: dict[str, Outcome], lives: Outcome, at: dict[str, int]) -> Iterator[Figure]:
+def _floor(floor: dict[str, Series], lives: Series, at: dict[str, int]) -> Iterator[Figure]:
     """The parts, what they make together, and how far from it a life is."""
-    def about(what: str, unit: str, value: float) -> Figure:
-        return Figure(NAME, f'floor {what}', unit, value, at, Better.NONE)
-
     medians = {name: percentile(floor[name].samples['once'], 50) for name in PARTS}
     rates = {name: floor[name].rate for name in PARTS}
     least, most = life_floor(**medians), allowed_rate(**rates)
     for name in PARTS:
-        yield about(f'{name} p50', 'ms', medians[name] * 1000)
-        yield about(f'{name}', '1/s', rates[name])
-    yield about('life p50', 'ms', least * 1000)
-    yield about('lives', '1/s', most)
+        yield _about(f'{name} p50', 'ms', medians[name] * 1000, at)
+        yield _about(f'{name}', '1/s', rates[name], at)
+    yield _about('life p50', 'ms', least * 1000, at)
+    yield _about('lives', '1/s', most, at)
     if at['clients'] == 1:
         yield Figure(NAME, 'life to floor', '×',
                      percentile(lives.samples['life'], 50) / least, at)
     yield Figure(NAME, 'lives to floor', '×', lives.rate / most, at, Better.MORE)
+
+
+def _cpu(floor: dict[str, Series], lives: Series, site: Site,
+         at: dict[str, int]) -> Iterator[Figure]:
+    """The same in time on a core, which a busy machine does not stretch as it does the rest."""
+    parts = {name: floor[name].cpu('once')[name] for name in PARTS}
+    for name in PARTS:
+        yield _about(f'CPU {name}', 'ms', parts[name] * 1000, at)
+    least, taken = life_floor(**parts), lives.cpu('life')
+    yield _about('CPU life', 'ms', least * 1000, at)
+    ours = sum(taken[name] for name in site.processes)
+    yield Figure(NAME, 'CPU of ours', 'ms', ours * 1000, at)
+    if least:  # else it was too short to be seen
+        yield Figure(NAME, 'CPU to floor', '×', ours / least, at)
+
+
+def _about(what: str, unit: str, value: float, at: dict[str, int]) -> Figure:
+    return Figure(NAME, f'floor {what}', unit, value, at, Better.NONE)

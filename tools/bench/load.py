@@ -3,11 +3,12 @@
 
 import contextlib
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from tools.bench.children import Child
+from tools.bench.processes import cpu_by_name
 
 PROCESSES = 4
 #: seconds for the first, uncounted, round of every client
@@ -22,6 +23,42 @@ class Outcome:
 
     samples: Samples
     rate: float
+
+
+class Series:
+    """Several rounds of the same, put together, and what processes spent on them."""
+
+    def __init__(self, processes: Mapping[str, Sequence[int]]) -> None:
+        self._processes = processes
+        self._outcomes: list[Outcome] = []
+        self._extra = 0
+        self._spent = dict.fromkeys(processes, 0.0)
+
+    def __enter__(self) -> Self:
+        self._before = cpu_by_name(self._processes)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        for name, seconds in cpu_by_name(self._processes).items():
+            self._spent[name] += seconds - self._before[name]
+
+    def add(self, outcome: Outcome, extra: int) -> None:
+        """Add a round; ``extra``: how often it was done beyond what was noted, to warm up."""
+        self._outcomes.append(outcome)
+        self._extra += extra
+
+    @property
+    def samples(self) -> Samples:
+        return merge(each.samples for each in self._outcomes)
+
+    @property
+    def rate(self) -> float:
+        return sum(each.rate for each in self._outcomes) / len(self._outcomes)
+
+    def cpu(self, step: str) -> dict[str, float]:
+        """Seconds on a core for each time that this step was done, by process."""
+        count = len(self.samples[step]) + self._extra
+        return {name: seconds / count for name, seconds in self._spent.items()}
 
 
 class Load:

@@ -17,6 +17,7 @@ from tools import services
 from tools.bench.children import ROOT, Child
 from tools.bench.load import Outcome
 from tools.bench.sites import HOST, THREADS, Site, address
+from tools.services import keeper
 from tools.services.keystone import REGION
 from tools.services.server import free_port
 
@@ -55,6 +56,7 @@ class Services(Site):
         self.address = address(self.deployment.url)
         self.database = self.deployment.database.render_as_string(hide_password=False)
         self._start_floor(enter, broker.url)
+        self.servers = {'rabbitmq': broker.pids, 'mariadb': server.pids}
 
     def _start_floor(self, enter: Callable[[Any], Any], broker: str) -> None:
         port = free_port()
@@ -69,14 +71,18 @@ class Services(Site):
             enter(Child('tools.bench.floor', *arguments, log=self.directory / f'{name}.log'))
             for name in ('echo', 'floor'))
         answering.order('answer')
+        self.bare_processes = {
+            'http': [process.pid, *keeper.descendants_of(process.pid)],
+            'rpc': [answering.pid, self._floor.pid], 'sql': [self._floor.pid]}
 
     @property
-    def processes(self) -> dict[str, int]:
-        """The ones that work, not those that watch over them."""
+    def processes(self) -> dict[str, list[int]]:
+        """Workers, and those that watch over them."""
         running = self.deployment
-        [conductor] = running.conductors[0].workers
-        [agent] = running.agents[HOST].workers
-        return {'api': min(running.api.workers), 'conductor': conductor, 'agent': agent}
+        services = {'api': running.api, 'conductor': running.conductors[0],
+                    'agent': running.agents[HOST]}
+        return {name: [each.pid, *keeper.descendants_of(each.pid)]
+                for name, each in services.items()}
 
     def bare_rpc(self, callers: int, seconds: float) -> Outcome:
         return Outcome(**self._floor.order('rpc', callers=callers, seconds=seconds))

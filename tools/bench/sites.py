@@ -33,8 +33,12 @@ class Site:
     database: str
     #: of the host's devices
     providers: list[str]
-    #: what is measured: name -> process id
-    processes: dict[str, int]
+    #: ours, by name
+    processes: dict[str, list[int]]
+    #: what they use
+    servers: dict[str, list[int]]
+    #: those of the floor: what serves bare HTTP, what answers and makes bare calls, SQL too
+    bare_processes: dict[str, list[int]]
     directory: pathlib.Path
 
     def __enter__(self) -> Self:
@@ -110,12 +114,13 @@ class Embedded(Site):
         log = self.directory / 'child.log'
         self._child = enter(Child('tools.bench.embedded', str(self.directory), HOST,
                                   str(THREADS), log=log))
-        self.processes = {'standalone': self._child.pid}
+        self.processes, self.servers = {'standalone': [self._child.pid]}, {}
         self.database = self._child.hello['database']
         self.address = address(self._child.hello['url'])
         self._floor = enter(Child('tools.bench.floor', '--transport',
                                   'kombu+memory://localhost//', '--database', self.database,
                                   log=self.directory / 'floor.log'))
+        self.bare_processes = dict.fromkeys(('http', 'rpc', 'sql'), [self._floor.pid])
         self._floor.order('answer')
         self.bare = tuple(self._floor.order('serve', threads=THREADS))
 

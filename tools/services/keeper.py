@@ -82,6 +82,12 @@ def children_of(parent: int) -> list[int]:
     return found
 
 
+def descendants_of(ancestor: int) -> list[int]:
+    """The processes that it started, and those that these started."""
+    children = children_of(ancestor)
+    return children + [each for child in children for each in descendants_of(child)]
+
+
 def main(directory: str) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     # The one way to end us is to close our input. Handlers, and not SIG_IGN, which the servers

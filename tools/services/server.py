@@ -127,6 +127,11 @@ class Server:
         with running.stdout:
             running.wait()
 
+    @property
+    def pids(self) -> list[int]:
+        """The processes of the server and its helpers, while it runs."""
+        return keeper.descendants_of(self._keeper.pid) if self._keeper else []
+
     def run(self, *argv: str, text: str = '') -> None:
         """Run a helper of the server to its end."""
         if self._order('run', argv=argv, env=self.environ(), text=text):

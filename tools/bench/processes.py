@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What processes take of the machine, as the kernel counts it."""
+
+import contextlib
+import os
+import pathlib
+from collections.abc import Iterable, Mapping
+
+TICKS = os.sysconf('SC_CLK_TCK')
+
+
+def cpu(pids: Iterable[int]) -> float:
+    """Seconds that these have been on a core."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it has ended
+            # the name, in brackets, may hold anything
+            fields = pathlib.Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()
+            total += int(fields[11]) + int(fields[12])
+    return total / TICKS
+
+
+def cpu_by_name(processes: Mapping[str, Iterable[int]]) -> dict[str, float]:
+    return {name: cpu(pids) for name, pids in processes.items()}
+
+
+def resident(pids: Iterable[int]) -> float:
+    """Mebibytes of memory that these hold, and share with nobody or count once each."""
+    return sum(_status(pid).get('VmRSS', 0) for pid in pids) / 1024
+
+
+def threads(pids: Iterable[int]) -> int:
+    return sum(_status(pid).get('Threads', 0) for pid in pids)
+
+
+def _status(pid: int) -> dict[str, int]:
+    found = {}
+    with contextlib.suppress(OSError):
+        for line in pathlib.Path(f'/proc/{pid}/status').read_text().splitlines():
+            name, _, value = line.partition(':')
+            if name in ('VmRSS', 'Threads'):
+                found[name] = int(value.split()[0])
+    return found
