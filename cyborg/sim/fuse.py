@@ -4,6 +4,7 @@
 import errno
 import os
 import stat
+from pathlib import Path
 from typing import Any
 
 import mfusepy
@@ -11,7 +12,9 @@ import mfusepy
 from cyborg.sim.tree import Tree, refuse
 
 PAGE = 4096  #: what sysfs says of the size of any attribute
-READABLE, WRITABLE = 0o444, 0o222
+#: What open(2) needs.
+BITS = {os.O_RDONLY: stat.S_IROTH, os.O_WRONLY: stat.S_IWOTH,
+        os.O_RDWR: stat.S_IROTH | stat.S_IWOTH}
 
 
 class SysfsOperations(mfusepy.Operations):
@@ -39,10 +42,11 @@ class SysfsOperations(mfusepy.Operations):
         return os.readlink(self._place(path))
 
     def open(self, path: str, flags: int) -> int:
-        """Not even root reads or writes what has no such mode."""
-        mode, access = os.stat(self._place(path)).st_mode, flags & os.O_ACCMODE
-        if (access != os.O_WRONLY and not mode & READABLE
-                or access != os.O_RDONLY and not mode & WRITABLE):
+        """Root may do what anybody may, but not even root what nobody may; others are others.
+        The kernel could tell that too, if it asked for every directory on the way."""
+        mode, needed = os.stat(self._place(path)).st_mode, BITS[flags & os.O_ACCMODE]
+        user, _, _ = mfusepy.fuse_get_context()
+        if needed & ~(mode if user else mode | mode >> 3 | mode >> 6):
             raise refuse(errno.EACCES)
         return 0
 
@@ -50,7 +54,7 @@ class SysfsOperations(mfusepy.Operations):
         return self._tree.read(path.strip('/'))[offset:offset + size]
 
     def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
-        self._tree.write(self._place(path), data.decode(errors='replace'))
+        self._tree.write(Path(self._place(path)), data.decode(errors='replace'))
         return len(data)
 
     def truncate(self, path: str, length: int, fh: int | None = None) -> int:
@@ -58,8 +62,8 @@ class SysfsOperations(mfusepy.Operations):
         os.lstat(self._place(path))
         return 0
 
-    def _place(self, path: str) -> Any:
-        return self._tree.path(path.strip('/'))
+    def _place(self, path: str) -> str:
+        return f'{self._tree.root}{path}'
 
 
 def mount(tree: Tree, directory: str) -> None:
@@ -67,5 +71,4 @@ def mount(tree: Tree, directory: str) -> None:
     change is seen at once."""
     mfusepy.FUSE(
         SysfsOperations(tree), directory, foreground=True, fsname='cyborg-sim', allow_other=True,
-        default_permissions=True, direct_io=True, entry_timeout=0, attr_timeout=0,
-        negative_timeout=0)
+        direct_io=True, entry_timeout=0, attr_timeout=0, negative_timeout=0)

@@ -3,7 +3,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -18,7 +17,9 @@ from cyborg import conf as options
 from cyborg.accelerator import driver
 from cyborg.sim import Host, namespace
 from cyborg.sim.conformance.bench import plain
+from tests.fixtures.cloud import eventually
 from tests.kernel import laws, simulated
+from tools.bench import hotplug
 
 ROOT = Path(__file__).parents[2]
 T4, SPARE, QAT = '0000:3b:00.0', '0000:d8:00.0', '0000:6b:00.0'
@@ -104,6 +105,17 @@ class TestCommands:
         scratch = Path(seen.splitlines()[-1].split(':')[0]).parent
         assert not scratch.exists()
         assert (os.listdir('/sys'), Path('/proc/self/mounts').read_text()) == before
+
+    def test_one_does_not_outlive_a_simulation_that_is_killed(self, described):
+        simulation = subprocess.Popen(
+            namespace.inside(described, ['sh', '-c', 'echo $$; exec sleep 600']), cwd=ROOT,
+            env=os.environ | {'PYTHONPATH': str(ROOT)}, text=True, stdout=subprocess.PIPE)
+        with simulation.stdout as said:
+            command = Path('/proc') / said.readline().strip()
+        assert command.is_dir()
+        simulation.kill()
+        simulation.wait()
+        eventually(lambda: not command.exists())
 
     def test_one_that_is_not_there_is_one_sentence(self, run):
         done = run('no-such-program')
@@ -199,9 +211,8 @@ class TestUdev:
 
 
 class TestForeignPrograms:
-    def test_lspci_reads_it(self, run):
-        if not shutil.which('lspci'):
-            pytest.skip('lspci is not installed: apt-get install pciutils.')
+    def test_lspci_reads_it(self, run, need):
+        need('pciutils', 'lspci')
         lines = run('lspci', '-nnD').stdout.splitlines()
         assert len(lines) == 10
         [card] = [line for line in lines if line.startswith(T4)]
@@ -209,6 +220,15 @@ class TestForeignPrograms:
         assert '[10de:1eb8]' in card
         tree = run('lspci', '-t').stdout
         assert '[0000:3a]---1c.0-[3b]----00.0' in tree
+
+    def test_others_than_root_read_and_do_not_write(self, run):
+        told = run('setpriv', '--reuid', '65534', '--clear-groups', 'sh', '-c',
+                   f'cd /sys/bus/pci/devices/{QAT}; cat vendor; echo 0 > sriov_numvfs; '
+                   'echo 1 > remove; cat sriov_numvfs')
+        if 'setpriv' in told.stderr:
+            pytest.skip(told.stderr.strip())  # a user namespace has nobody else
+        assert told.stdout.split() == ['0x8086', '2']
+        assert told.stderr.count('Permission denied') == 2
 
     def test_a_shell_is_told_what_is_wrong(self, run):
         told = run('sh', '-c', f'cd /sys/bus/pci/devices/{QAT}; '
@@ -227,6 +247,11 @@ def test_drivers_find_what_they_find_in_process(python, tmp_path):
                 for device in each.discover()]
     assert len(expected) >= 4
     assert json.loads(python(LOOK, *names)) == expected
+
+
+def test_an_agent_has_a_card_scheduled_by_the_kernels_word_alone():
+    found = hotplug.by_netlink(1)
+    assert found.keys() == {'plug', 'unplug'}, found
 
 
 class TestControls:
