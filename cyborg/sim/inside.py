@@ -9,6 +9,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -29,12 +30,14 @@ from cyborg.sim.tree import refuse, scratch_directory
 from cyborg.sim.uevents import Sender
 
 CONTROLS = 'kernel/cyborg_sim'
-PATIENCE = 20.0  #: for the file system to be there
+PATIENCE = 60.0  #: for the file system to be there, on a busy machine
 #: libudev trusts nothing but sysfs otherwise.
 VARIABLES = {'SYSTEMD_DEVICE_VERIFY_SYSFS': '0'}
 #: Where udev keeps what it knows of the real devices.
 UDEV = Path('/run/udev')
 SCRIPT = '#!/bin/sh\nprintf "%s\\n" {name} "$@" > {control}\n'
+#: If we are killed, what runs here must not go on with a /sys that is gone.
+LEASH = ('setpriv', '--pdeathsig', 'KILL')
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 
 
@@ -135,10 +138,12 @@ def _raise_loopback() -> None:
 
 def _run(command: Sequence[str], tools: Path) -> int:
     path = f'{tools}:{os.environ.get("PATH", os.defpath)}'
-    try:
-        running = subprocess.Popen(command, env=os.environ | VARIABLES | {'PATH': path})
-    except OSError as error:
-        raise errors.ConfigError(why=f'{command[0]} does not run: {error.strerror}.') from error
+    program = shutil.which(command[0], path=path)
+    if program is None:
+        raise errors.ConfigError(
+            why=f'{command[0]} does not run: {os.strerror(errno.ENOENT)}.')
+    running = subprocess.Popen([*LEASH, program, *command[1:]],
+                               env=os.environ | VARIABLES | {'PATH': path})
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # from the keyboard, the command has it already
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, frame: running.send_signal(number))

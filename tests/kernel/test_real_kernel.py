@@ -15,7 +15,7 @@ from tests.kernel import laws, shared_card, simulated
 from tools import kernel
 
 #: Fetching a kernel and booting it, twice if need be, takes its time.
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = pytest.mark.timeout(2400)
 #: How QEMU's monitor plugs the spare card in and pulls it out.
 ORDERS = {'plug_in': ('device_add', {'driver': 'nvme', 'id': 'spare', 'bus': 'port1',
                                      'serial': 'spare'}),

@@ -16,7 +16,7 @@ SERIES = '6.1.'  #: the module is written for it
 BUILD = Path(__file__).parents[2] / 'build/kernel'
 MODULE = Path(__file__).parent / 'module'
 PROGRAMS = {'dpkg': 'dpkg', 'make': 'make', 'gcc': 'gcc', 'kmod': 'depmod', 'cpio': 'cpio',
-            'gzip': 'gzip', 'xz-utils': 'xz'}
+            'gzip': 'gzip', 'util-linux': 'setpriv', 'xz-utils': 'xz'}
 #: What the guest starts with, before it sees this machine's files.
 BOOT_MODULES = ('virtio_pci', '9pnet_virtio', '9p', 'overlay')
 
