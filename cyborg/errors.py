@@ -132,6 +132,18 @@ class DeployableNotFound(NotFound):
     template = 'Deployable not found: {uuid}.'
 
 
+class CannotProgram(Conflict):
+    template = 'Deployable {uuid} cannot be programmed now: {why}'
+
+
+class ProgramFailed(Conflict):
+    template = 'Programming deployable {uuid} failed: {why}'
+
+
+class ImageRefused(CyborgError):
+    template = 'Image {image} is not loaded: {why}'
+
+
 class AttributeNotFound(NotFound):
     template = 'Attribute not found: {uuid}.'
 

@@ -19,6 +19,7 @@ from cyborg.agent.hotplug import Monitor, OnEvent
 from cyborg.agent.service import Agent
 from cyborg.api import app
 from cyborg.clients import embedded_placement, keystone, wsgi
+from cyborg.clients.glance import Glance
 from cyborg.clients.nova import Nova
 from cyborg.clients.placement import Placement
 from cyborg.conductor.rpcapi import ConductorAPI
@@ -47,10 +48,15 @@ token = admin
 [nova]
 auth_type = none
 endpoint = {nova}
-[os_acc]
+{glance}[os_acc]
 exchange = {exchange}
 [oslo_messaging_rabbit]
 heartbeat_timeout_threshold = 0
+"""
+GLANCE = """\
+[glance]
+auth_type = none
+endpoint = {url}
 """
 
 
@@ -66,6 +72,7 @@ class Host(Protocol):
 
 def write_configuration(
         directory: pathlib.Path, nova: str, port: int = 6666, database: str | None = None,
+        glance: str | None = None,
         transport: str = 'kombu+memory://localhost//', more: str = '') -> pathlib.Path:
     """A configuration file for a Standalone whose data live in this directory."""
     path = directory / 'cyborg.conf'
@@ -74,6 +81,7 @@ def write_configuration(
     path.write_text(CONFIGURATION.format(
         transport=transport, exchange=exchange, directory=directory, port=port, nova=nova,
         levels=LOG_LEVELS, placement=PLACEMENT,
+        glance=GLANCE.format(url=glance) if glance else '',
         database=database or f'sqlite:///{directory}/cyborg.db') + more)
     return path
 
@@ -103,7 +111,7 @@ class Standalone:
     def add_host(self, host: Host) -> Agent:
         """Start the agent of a host."""
         agent = Agent(self.conf, self.transport, host.name, Placement(self.placement),
-                      host.sysfs, host.monitor, list(host.drivers))
+                      Glance.connect(self.conf), host.sysfs, host.monitor, list(host.drivers))
         self.agents[host.name] = agent
         agent.start()
         return agent

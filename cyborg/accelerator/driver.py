@@ -43,7 +43,11 @@ class Driver(abc.ABC):
         """Undo ``attach``; undone already, or never done, is fine."""
 
     def program(self, deployable: str, image: Path) -> None:
-        """Load an image, fetched and checked by the agent, into a deployable nobody uses."""
+        """Load an image, fetched and checked by the agent, into a deployable nobody uses.
+
+        It is called for deployables with ``is_programmable`` only, never at the same time for
+        two of one device; loading the same image again must be harmless.
+        """
         raise errors.DriverFailed(name=self.name, why=f'{deployable} cannot be programmed.')
 
 

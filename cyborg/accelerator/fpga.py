@@ -26,6 +26,7 @@ class Region:
     function: str | None = None  #: what it is programmed with, by uuid
     bitstream: str | None = None  #: the image that made it that, if the card tells
     kpis: Facts = dataclasses.field(default_factory=dict)  #: what the card tells of that
+    is_programmable: bool = False  #: the driver can load images into it
 
 
 class Driver(pci.Driver):
@@ -73,7 +74,8 @@ class Driver(pci.Driver):
             f'{card.address}_region{region.number}', model, [handle],
             *self._traits('REGION', region.types, legacy='REGION'),
             *self._traits('FUNCTION', functions, legacy='FUNCTION_ID'),
-            parent_name=card.address, bitstream_id=region.bitstream, attributes=attributes)
+            parent_name=card.address, bitstream_id=region.bitstream,
+            is_programmable=region.is_programmable, attributes=attributes)
 
     def _traits(self, noun: str, uuids: Iterable[str], legacy: str) -> Iterator[str]:
         for each in uuids:

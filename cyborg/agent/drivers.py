@@ -3,6 +3,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from oslo_log import log
@@ -25,6 +26,8 @@ class Guard:
         self._timeout = timeout
         self._looking = threading.Lock()
         self._hanging: list[threading.Thread] = []
+        #: deployables into which an image is being loaded -> whether that was given up
+        self._loading: dict[str, bool] = {}
 
     def discover(self) -> list[objects.Device]:
         """What the driver sees. While an earlier look hangs no other is begun."""
@@ -33,10 +36,17 @@ class Guard:
 
         def look() -> list[objects.Device]:
             try:
-                return list(self._driver.discover())
+                return [self._judged(device) for device in self._driver.discover()]
             finally:
                 self._looking.release()
         return self._call('discover', look)
+
+    def _judged(self, device: objects.Device) -> objects.Device:
+        """A card that a driver may still be programming is not to be given out."""
+        for part in device.deployables:
+            if self._loading.get(part.name) and not device.fault:
+                device.fault = f'Programming {part.name} hangs.'
+        return device
 
     def attach(self, work: objects.Work) -> None:
         """Prepare a handle."""
@@ -45,6 +55,25 @@ class Guard:
     def detach(self, work: objects.Work) -> None:
         """Clean a handle."""
         self._call('detach', lambda: self._driver.detach(work.handle))
+
+    def program(self, deployable: str, image: Path) -> None:
+        """Load an image. While an earlier one hangs no other is begun."""
+        if deployable in self._loading:
+            raise errors.DriverFailed(
+                name=self.name, why=f'an earlier programming of {deployable} still hangs.')
+
+        def load() -> None:
+            self._loading[deployable] = False
+            try:
+                self._driver.program(deployable, image)
+            finally:
+                del self._loading[deployable]
+        try:
+            self._call('program', load)
+        except errors.DriverFailed:
+            if deployable in self._loading:
+                self._loading[deployable] = True
+            raise
 
     def _call(self, verb: str, function: Callable[[], Any]) -> Any:
         """Run in a thread that is left behind if it does not come back."""

@@ -17,6 +17,7 @@ from cyborg.accelerator import mdev
 from cyborg.accelerator.sysfs import Sysfs
 from cyborg.agent import drivers
 from cyborg.agent.attach import Attacher
+from cyborg.agent.programming import Programmer
 from cyborg.clients.placement import Placement
 from cyborg.conductor.rpcapi import ConductorAPI
 
@@ -33,13 +34,14 @@ class Inventory:
 
     def __init__(self, conf: cfg.ConfigOpts, hostname: str, guards: Sequence[drivers.Guard],
                  conductor: ConductorAPI, placement: Placement, attacher: Attacher,
-                 sysfs: Sysfs) -> None:
+                 programmer: Programmer, sysfs: Sysfs) -> None:
         self._conf = conf.agent
         self._hostname = hostname
         self._guards = guards
         self._conductor = conductor
         self._placement = placement
         self._attacher = attacher
+        self._programmer = programmer
         self._sysfs = sysfs
         self._awake = threading.Event()
         self._stopping = threading.Event()
@@ -130,11 +132,13 @@ class Inventory:
         self._publish()
 
     def _tell(self, report: objects.Report) -> None:
+        programmed = self._programmer.count
         plan = self._conductor.report(context.internal(), report)
         LOG.info('Reported %s devices of %s.', len(report.devices), self._hostname)
         self._digest = report.digest
         self._planned = self._unpublished = plan.providers
         self._attacher.do(plan.pending)
+        self._programmer.do(plan.programmings, programmed)
 
     def _publish(self) -> None:
         """Have Placement show what the conductor knows. What it answers may be news again."""

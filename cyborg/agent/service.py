@@ -11,9 +11,12 @@ from cyborg import rpc
 from cyborg.accelerator import driver
 from cyborg.accelerator.sysfs import Sysfs
 from cyborg.agent import endpoints, hotplug
-from cyborg.agent.attach import Attacher
+from cyborg.agent.attach import Attacher, Threads
+from cyborg.agent.bitstreams import Bitstreams
 from cyborg.agent.drivers import Guard
 from cyborg.agent.inventory import Inventory
+from cyborg.agent.programming import Programmer
+from cyborg.clients.glance import Glance
 from cyborg.clients.placement import Placement
 from cyborg.conductor.rpcapi import ConductorAPI
 
@@ -26,7 +29,7 @@ class Agent:
     """Everything on one host. A simulated host brings its own sysfs and events."""
 
     def __init__(self, conf: cfg.ConfigOpts, transport: Any, hostname: str,
-                 placement: Placement, sysfs: Sysfs,
+                 placement: Placement, glance: Glance | None, sysfs: Sysfs,
                  make_monitor: MakeMonitor = hotplug.UdevMonitor,
                  driver_names: list[str] | None = None) -> None:
         names = conf.agent.enabled_drivers if driver_names is None else driver_names
@@ -35,8 +38,11 @@ class Agent:
         conductor = ConductorAPI(transport)
         self.hostname = hostname
         self.attacher = Attacher(conf, hostname, guards, conductor)
+        self.programmer = Programmer(
+            hostname, Bitstreams(conf, hostname, guards, glance), conductor,
+            Threads(conf.agent.work_threads))
         self.inventory = Inventory(conf, hostname, guards, conductor, placement, self.attacher,
-                                   sysfs)
+                                   self.programmer, sysfs)
         self._monitor = make_monitor(self._hear)
         self._server = rpc.server(transport, rpc.AGENT, hostname, [
             endpoints.Conducted(self.inventory, self.attacher),
@@ -59,3 +65,4 @@ class Agent:
         self._server.wait()
         self.inventory.stop()
         self.attacher.stop()
+        self.programmer.stop()

@@ -10,7 +10,7 @@ from oslo_config import cfg
 from paste.deploy import loadwsgi
 
 from cyborg import errors, policy, rpc
-from cyborg.api import requests
+from cyborg.api import requests, waiting
 from cyborg.api.controllers import root
 from cyborg.api.middleware import auth_token
 from cyborg.conductor import rpcapi
@@ -27,9 +27,11 @@ def make_app(conf: cfg.ConfigOpts, conductor: Any) -> Any:
     """The bare application; it believes the headers that say who asks."""
     auth_token.register_opts(conf)
     enforcer = policy.get_enforcer(conf)
+    waiter = waiting.Waiter(conductor, conf.api.bind_wait, conf.api.max_waiting_binds)
     # Thread-locals of pecan are one per process, and a process may hold several of us.
     return pecan.Pecan(
-        root.Root(conf, conductor, enforcer), hooks=[requests.Hook(conf, enforcer)],
+        root.Root(conf, conductor, enforcer, waiter),
+        hooks=[requests.Hook(conf, enforcer)],
         request_cls=requests.Request, guess_content_type_from_ext=False,
         use_context_locals=False)
 

@@ -14,12 +14,13 @@ from oslo_config import cfg
 from oslo_policy import policy as oslo_policy
 
 from cyborg import policy
-from cyborg.api import microversions, requests
+from cyborg.api import microversions, requests, waiting
 from cyborg.api.schemas import checks, shapes
 from cyborg.api.schemas.shapes import Schema
 
 Route = tuple[Callable[..., webob.Response], list[str]]
 
+UNFINISHED = HTTPStatus.ACCEPTED
 NO_QUERY: Schema = {'type': 'object', 'properties': {}}
 
 
@@ -38,6 +39,8 @@ class Operation:
     #: None: the answer has no body
     shown: Schema | None = None
     status: HTTPStatus = HTTPStatus.OK
+    #: the answer can be Unfinished
+    can_last: bool = False
     #: how it can fail besides the ways in which every operation of its kind can
     fails: tuple[HTTPStatus, ...] = ()
     #: the version that brought it
@@ -54,14 +57,22 @@ class Operation:
         return [segment for part, segment in pairs if part.startswith('{')]
 
 
+@dataclass(frozen=True)
+class Unfinished:
+    """What an operation shows when it could not wait for its end."""
+
+    shown: Any
+
+
 class Resource:
     """A noun of the API: methods decorated with ``expose`` are its operations."""
 
     operations: ClassVar[dict[str, Operation]]
 
-    def __init__(self, conf: cfg.ConfigOpts, conductor: Any,
-                 enforcer: oslo_policy.Enforcer) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, conductor: Any, enforcer: oslo_policy.Enforcer,
+                 waiter: waiting.Waiter) -> None:
         self.conf, self.conductor, self.enforcer = conf, conductor, enforcer
+        self.waiter = waiter
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -104,7 +115,10 @@ def expose(method: str, path: str = '', **declared: Any) -> Callable[..., Any]:
             request.query = checks.query(request.GET, query)
             if body is not None:
                 request.document = checks.document(request, body)
-            return answer(operation.status, function(self, request, *segments))
+            shown = function(self, request, *segments)
+            if isinstance(shown, Unfinished):
+                return answer(UNFINISHED, shown.shown)
+            return answer(operation.status, shown)
 
         handle.__name__, handle.__doc__ = function.__name__, function.__doc__
         handle.operation = operation  # type: ignore[attr-defined]

@@ -25,6 +25,8 @@ HISTORY: dict[Version, str] = {
     Version(2, 5): 'PATCH device_profiles/{uuid or name}. Device profiles can be disabled, and '
                    'be visible to chosen projects only.',
     Version(2, 6): 'GET accelerator_requests/{uuid}/history.',
+    Version(2, 7): 'Deployables show whether they can be programmed, which image is being loaded '
+                   'into them, and why that failed last.',
 }
 LOWEST, HIGHEST = min(HISTORY), max(HISTORY)
 

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Any
 
 from cyborg.api import microversions, pages
-from cyborg.api.expose import Operation, Resource
+from cyborg.api.expose import UNFINISHED, Operation, Resource
 from cyborg.api.microversions import Version
 from cyborg.api.schemas import checks, shapes
 
@@ -31,6 +31,7 @@ WITH_BODY = (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNSUPPORTED_MEDIA_T
 #: what stands for a placeholder of a path
 PLACEHOLDERS: dict[str, shapes.Schema] = {
     'uuid': checks.UUID,
+    'same_uuid': checks.UUID | {'description': 'the same again'},
     'ref': {'type': 'string', 'minLength': 1,
             'description': 'a uuid or a name; to delete, also some, with commas'},
 }
@@ -114,7 +115,8 @@ def _operation(noun: type[pages.Collection], operation: Operation,
         'parameters': [{'$ref': '#/components/parameters/version'},
                        *_parameters(operation, version)],
         'responses': {
-            str(int(operation.status)): _answer(noun, operation, version),
+            **{str(int(status)): _answer(noun, operation, version, status)
+               for status in (operation.status, *([UNFINISHED] * operation.can_last))},
             **{str(int(status)): {'$ref': f'#/components/responses/{int(status)}'}
                for status in statuses(operation)}},
     }
@@ -129,17 +131,16 @@ def _operation(noun: type[pages.Collection], operation: Operation,
 
 
 def _parameters(operation: Operation, version: Version) -> Iterator[dict[str, Any]]:
-    if '{' in operation.path:
-        name = _placeholder(operation)
+    for name in _placeholders(operation):
         yield {'name': name, 'in': 'path', 'required': True, 'schema': PLACEHOLDERS[name]}
     query = shapes.at(operation.query, version) or {'properties': {}}
     for name, schema in query['properties'].items():
         yield {'name': name, 'in': 'query', 'schema': schema}
 
 
-def _answer(noun: type[pages.Collection], operation: Operation,
-            version: Version) -> dict[str, Any]:
-    answer: dict[str, Any] = {'description': operation.status.phrase, 'headers': {
+def _answer(noun: type[pages.Collection], operation: Operation, version: Version,
+            status: HTTPStatus) -> dict[str, Any]:
+    answer: dict[str, Any] = {'description': status.phrase, 'headers': {
         name: {'$ref': f'#/components/headers/{name}'} for name in HEADERS}}
     if operation.shown is not None:
         answer['content'] = _json(shapes.at(operation.shown, version))
@@ -154,12 +155,12 @@ def _links(noun: type[pages.Collection], operation: Operation,
     parts = operation.shown.get('properties', {}) if operation.shown else {}
     uuid = '$response.body#' + (f'/{noun.key}/0/uuid' if noun.key in parts else '/uuid')
     return {name: {'operationId': f'{noun.path}.{name}',
-                   'parameters': {_placeholder(other): uuid}}
+                   'parameters': dict.fromkeys(_placeholders(other), uuid)}
             for name, other in operations(noun, version) if '{' in other.path}
 
 
-def _placeholder(operation: Operation) -> str:
-    return operation.path.partition('}')[0].strip('{')
+def _placeholders(operation: Operation) -> list[str]:
+    return [part.strip('{}') for part in operation.path.split('/') if part.startswith('{')]
 
 
 def _failure(meaning: str) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting, for a while, until hosts have prepared what a request binds."""
+"""Waiting, for a while, until hosts have done what a request asks for."""
 
 import threading
 import time
@@ -34,28 +34,59 @@ class Waiter:
 
     def settle(self, context: RequestContext, arqs: Sequence[objects.Arq]) -> None:
         """Return when all are bound or time is up; raise if a bind fails before that."""
-        if not _pending(arqs) or not self._places.acquire(blocking=False):
+        if not _pending(arqs):
             return
+        uuids = [arq.uuid for arq in arqs]
+
+        def is_over() -> bool:
+            found = self._conductor.list_arqs(context, {'uuid': uuids}, {})
+            if missing := set(uuids) - {arq.uuid for arq in found}:
+                raise errors.ArqNotFound(uuids=', '.join(sorted(missing)))
+            return not _pending(found)
+        self._wait(is_over, f'the bind of {", ".join(uuids)}')
+
+    def program(self, context: RequestContext,
+                started: objects.Deployable) -> objects.Deployable:
+        """The deployable when its image is loaded or time is up; ProgramFailed if it is not
+        going to be. As long as it shows a ``program_image``, that goes on."""
+        seen = started
+
+        def is_over() -> bool:
+            nonlocal seen
+            seen = self._conductor.get_deployable(context, started.uuid)
+            return not _goes_on(seen, started)
+        self._wait(is_over, f'the programming of {started.uuid}')
+        return seen
+
+    def _wait(self, is_over: Callable[[], bool], what: str) -> None:
+        """Look until it is over or time is up, unless too many do so already."""
+        if not self._places.acquire(blocking=False):
+            return
+        deadline, pause = self._clock() + self._longest, FIRST_PAUSE
         try:
-            self._wait(context, [arq.uuid for arq in arqs])
+            while (left := deadline - self._clock()) > 0:
+                self._sleep(min(pause, left))
+                pause = min(pause * 2, LONGEST_PAUSE)
+                if is_over():
+                    return
+        except messaging.MessagingException:
+            # it goes on without our looking
+            LOG.warning('Cannot see how %s goes on.', what)
         finally:
             self._places.release()
 
-    def _wait(self, context: RequestContext, uuids: list[str]) -> None:
-        deadline, pause = self._clock() + self._longest, FIRST_PAUSE
-        while (left := deadline - self._clock()) > 0:
-            self._sleep(min(pause, left))
-            pause = min(pause * 2, LONGEST_PAUSE)
-            try:
-                arqs = self._conductor.list_arqs(context, {'uuid': uuids}, {})
-            except messaging.MessagingException:
-                # the bind goes on without our looking, and Nova hears how it ends
-                LOG.warning('Cannot see how the bind of %s goes on.', ', '.join(uuids))
-                return
-            if missing := set(uuids) - {arq.uuid for arq in arqs}:
-                raise errors.ArqNotFound(uuids=', '.join(sorted(missing)))
-            if not _pending(arqs):
-                return
+
+def _goes_on(seen: objects.Deployable, started: objects.Deployable) -> bool:
+    """Is the image that was asked for being loaded? ProgramFailed if it will not be there."""
+    image = started.program_image
+    if seen.program_image == image:
+        return True  # also if somebody asked for it once more
+    if seen.program_turn == started.program_turn and seen.program_error is not None:
+        raise errors.ProgramFailed(uuid=seen.uuid, why=seen.program_error)
+    if seen.bitstream_id != image:
+        raise errors.ProgramFailed(
+            uuid=seen.uuid, why='it was programmed anew before it could be seen how that ended.')
+    return False
 
 
 def _pending(arqs: Sequence[objects.Arq]) -> bool:

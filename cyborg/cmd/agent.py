@@ -10,6 +10,7 @@ from cyborg import rpc
 from cyborg.accelerator.sysfs import Sysfs
 from cyborg.agent.service import Agent
 from cyborg.clients import keystone
+from cyborg.clients.glance import Glance
 from cyborg.clients.placement import Placement
 from cyborg.cmd import startup
 
@@ -18,7 +19,8 @@ def build(conf: cfg.ConfigOpts) -> Agent:
     """An agent of this host."""
     placement = Placement(keystone.connect(conf, 'placement'))
     name = conf.agent.resource_provider_name or socket.getfqdn() or conf.host
-    return Agent(conf, rpc.transport(conf), name, placement, Sysfs(conf.agent.sysfs_root))
+    return Agent(conf, rpc.transport(conf), name, placement, Glance.connect(conf),
+                 Sysfs(conf.agent.sysfs_root))
 
 
 def main() -> NoReturn:

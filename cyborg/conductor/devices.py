@@ -6,7 +6,7 @@ from typing import Any
 from cyborg import objects
 from cyborg.conductor.endpoint import Endpoint, exposed
 from cyborg.context import RequestContext
-from cyborg.db.sqlalchemy import attributes, deployables, devices
+from cyborg.db.sqlalchemy import attributes, deployables, devices, programming
 
 
 class Devices(Endpoint):
@@ -38,6 +38,15 @@ class Devices(Endpoint):
     def get_deployable(self, context: RequestContext, uuid: str) -> objects.Deployable:
         with self.db.reader() as session:
             return deployables.get(session, uuid)
+
+    @exposed
+    def program_deployable(self, context: RequestContext, uuid: str,
+                           image_uuid: str) -> objects.Deployable:
+        """Note what is to be loaded into it; its host finds that in its next plan."""
+        with self.change(context) as ledger:
+            programming.start(ledger, uuid, image_uuid,
+                              context.global_request_id or context.request_id)
+            return deployables.get(ledger.session, uuid)
 
     @exposed
     def list_attributes(self, context: RequestContext, filters: dict[str, Any],

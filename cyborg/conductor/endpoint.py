@@ -41,7 +41,7 @@ def exposed(method: F) -> F:
 class Endpoint:
     """One topic of what a conductor is asked. It keeps nothing between two messages."""
 
-    target = messaging.Target(version='1.0')
+    target = messaging.Target(version='1.1')
 
     def __init__(self, conf: cfg.ConfigOpts, db: engine.Database,
                  agents: agent_rpcapi.AgentAPI, outbox: outbox.Outbox,

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What agents say: reports, heartbeats, how work ended."""
 
-
 from cyborg import objects
 from cyborg.conductor.endpoint import Endpoint, exposed
 from cyborg.context import RequestContext
-from cyborg.db.sqlalchemy import agents, attach_handles, binding, inventory
+from cyborg.db.sqlalchemy import agents, attach_handles, binding, inventory, programming
 from cyborg.db.sqlalchemy.ledger import Ledger
 from cyborg.db.sqlalchemy.models import AttachHandle as Handle
 
@@ -28,7 +27,8 @@ class Hosts(Endpoint):
                 binding.compare(ledger, report)
             return objects.Plan(
                 providers=inventory.providers(devices),
-                pending=attach_handles.pending(ledger.session, report.hostname))
+                pending=attach_handles.pending(ledger.session, report.hostname),
+                programmings=programming.pending(ledger.session, report.hostname))
 
     @exposed
     def heartbeat(self, context: RequestContext, hostname: str, digest: str) -> None:
@@ -45,6 +45,13 @@ class Hosts(Endpoint):
         wants it any more."""
         with self.change(context, f'agent {hostname}') as ledger:
             return [*self._attached(ledger, outcomes), *self._cleaned(ledger, outcomes)]
+
+    @exposed
+    def finish_programming(self, context: RequestContext, hostname: str,
+                           outcome: objects.Programmed) -> None:
+        """Note how loading an image ended; the host is then asked what it has now."""
+        with self.change(context, f'agent {hostname}') as ledger:
+            programming.finish(ledger, hostname, outcome)
 
     def _attached(self, ledger: Ledger, outcomes: list[objects.Outcome]) -> list[objects.Work]:
         attached = [each for each in outcomes if each.kind == objects.WorkKind.ATTACH]

@@ -14,9 +14,10 @@ class ConductorAPI:
     """Version history:
 
     1.0: first version
+    1.1: program_deployable, finish_programming
     """
 
-    VERSION = '1.0'
+    VERSION = '1.1'
 
     def __init__(self, transport: Any) -> None:
         self._client = rpc.Client(transport, rpc.CONDUCTOR, self.VERSION)
@@ -38,6 +39,11 @@ class ConductorAPI:
                     outcomes: list[objects.Outcome]) -> list[objects.Work]:
         """Tell how work ended; answers what must be undone, as nobody wants it any more."""
         return self._call(context, 'finish_work', hostname=hostname, outcomes=outcomes)
+
+    def finish_programming(self, context: RequestContext, hostname: str,
+                           outcome: objects.Programmed) -> None:
+        """Tell how loading an image ended."""
+        self._call(context, 'finish_programming', hostname=hostname, outcome=outcome)
 
     # -- agents, as operators see them -----------------------------------------------------
 
@@ -132,6 +138,11 @@ class ConductorAPI:
 
     def get_deployable(self, context: RequestContext, uuid: str) -> objects.Deployable:
         return self._call(context, 'get_deployable', uuid=uuid)
+
+    def program_deployable(self, context: RequestContext, uuid: str,
+                           image_uuid: str) -> objects.Deployable:
+        """Have its host load an image. As long as ``program_image`` is shown, that goes on."""
+        return self._call(context, 'program_deployable', uuid=uuid, image_uuid=image_uuid)
 
     def list_attributes(self, context: RequestContext, filters: Filters,
                         page: Page, nested: bool = False) -> list[objects.Attribute]:

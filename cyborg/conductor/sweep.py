@@ -10,7 +10,7 @@ from oslo_log import log
 from cyborg import context
 from cyborg.conductor.audit import Audit
 from cyborg.conductor.endpoint import Endpoint
-from cyborg.db.sqlalchemy import attach_handles, binding, history, models
+from cyborg.db.sqlalchemy import attach_handles, binding, history, models, programming
 
 LOG = log.getLogger(__name__)
 
@@ -42,9 +42,10 @@ class Sweep(Endpoint):
         age = datetime.timedelta(seconds=self.conf.conductor.sweep_interval)
         with self.change(context.internal(), 'conductor') as ledger:
             binding.fail_overdue(ledger)
-            late = attach_handles.owing_hosts(
-                ledger.session, models.now() - age, self.silent_since())
-        self.tell_hosts(context.internal(), {}, late)
+            since = models.now() - age, self.silent_since()
+            late = {*attach_handles.owing_hosts(ledger.session, *since),
+                    *programming.owing_hosts(ledger.session, *since)}
+        self.tell_hosts(context.internal(), {}, sorted(late))
         self._prune()
         self._audit()
 

@@ -32,11 +32,11 @@ OPTS = [
         help='The most items in one page of a list; a client may ask for fewer with limit=.'),
     cfg.IntOpt(
         'bind_wait', min=0, default=20,
-        help='Seconds for which a bind request waits for the host to prepare a device before '
-             'it answers that the work goes on.'),
+        help='Seconds for which a request to bind or to program waits for the host to prepare '
+             'a device before it answers that the work goes on.'),
     cfg.IntOpt(
         'max_waiting_binds', min=0, default=4,
-        help='How many bind requests of one API process may wait for hosts at a time; further '
+        help='How many such requests of one API process may wait for hosts at a time; further '
              'ones answer at once that the work goes on, so that waiting never starves reads.'),
     cfg.ListOpt(
         'extra_accel_keys', default=[],

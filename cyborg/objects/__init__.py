@@ -18,6 +18,8 @@ from cyborg.objects.hosts import (
     DriverStatus,
     Outcome,
     Plan,
+    Programmed,
+    Programming,
     Provider,
     Report,
     Work,
@@ -28,6 +30,6 @@ from cyborg.objects.requests import Arq, Binding, DeviceProfile, Transition
 __all__ = [
     'Agent', 'Arq', 'AttachHandle', 'Attribute', 'Binding', 'ControlPath', 'CyborgObject',
     'Deployable', 'Device', 'DeviceProfile', 'DeviceStatus', 'Driver', 'DriverStatus',
-    'HandleType', 'Outcome', 'Plan', 'Provider', 'Report', 'Serializer', 'State', 'Transition',
-    'Work', 'WorkKind',
+    'HandleType', 'Outcome', 'Plan', 'Programmed', 'Programming', 'Provider', 'Report',
+    'Serializer', 'State', 'Transition', 'Work', 'WorkKind',
 ]

@@ -68,7 +68,9 @@ class ControlPath(base.CyborgObject):
 class Deployable(base.Stamped):
     """A part of a device that is scheduled as one: Placement sees it as a resource provider."""
 
-    VERSION = '1.0'  # 1.0: first version
+    # 1.0: first version
+    # 1.1: is_programmable, program_image, program_turn, program_error
+    VERSION = '1.1'
     fields = {
         'id': fields.IntegerField(),
         'uuid': fields.UUIDField(),
@@ -83,7 +85,16 @@ class Deployable(base.Stamped):
         'device_uuid': fields.UUIDField(),
         'rp_uuid': fields.UUIDField(nullable=True),
         'driver_name': fields.StringField(nullable=True),
+        #: the image that was loaded last
         'bitstream_id': fields.StringField(nullable=True, default=None),
+        #: its driver can load images into it
+        'is_programmable': fields.BooleanField(default=False),
+        #: the image that its host has to load, or is loading
+        'program_image': fields.StringField(nullable=True, default=None),
+        #: grows each time that begins
+        'program_turn': fields.IntegerField(default=0),
+        #: why that failed last
+        'program_error': fields.StringField(nullable=True, default=None),
         'num_accelerators': fields.IntegerField(),
         #: how many of its handles cannot be had now, because others use what they need
         'reserved': fields.IntegerField(default=0),

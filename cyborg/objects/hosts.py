@@ -113,13 +113,56 @@ class Outcome(base.CyborgObject):
 
 
 @base.register
-class Plan(base.CyborgObject):
-    """The conductor's answer to a Report."""
+class Programming(base.CyborgObject):
+    """An image that a host must load into a deployable. Doing it twice is harmless."""
 
     VERSION = '1.0'  # 1.0: first version
     fields = {
+        'image_uuid': fields.UUIDField(),
+        'deployable_uuid': fields.UUIDField(),
+        #: grows each time the deployable is programmed: an outcome of an earlier turn is late
+        'turn': fields.IntegerField(default=0),
+        'driver_name': fields.StringField(),
+        #: the device and the deployable, by their stable names
+        'device_key': fields.StringField(),
+        'deployable_name': fields.StringField(),
+        #: what an image must not contradict: whose card, the names and ids of its board, the
+        #: types of its region
+        'vendor': fields.StringField(),
+        'boards': fields.ListOfStringsField(default=[]),
+        'region_types': fields.ListOfStringsField(default=[]),
+        #: the image must be visible to this project; None: an administrator chose it
+        'project_id': fields.StringField(nullable=True, default=None),
+        'request_id': fields.StringField(nullable=True, default=None),
+    }
+
+
+@base.register
+class Programmed(base.CyborgObject):
+    """How a Programming ended."""
+
+    VERSION = '1.0'  # 1.0: first version
+    fields = {
+        'deployable_uuid': fields.UUIDField(),
+        'turn': fields.IntegerField(),
+        #: None: the image is loaded
+        'error': fields.StringField(nullable=True, default=None),
+        #: the driver was called, so that what was there before may be gone
+        'is_touched': fields.BooleanField(default=True),
+    }
+
+
+@base.register
+class Plan(base.CyborgObject):
+    """The conductor's answer to a Report."""
+
+    # 1.0: first version
+    # 1.1: programmings
+    VERSION = '1.1'
+    fields = {
         'providers': fields.ListOfObjectsField('Provider'),
         'pending': fields.ListOfObjectsField('Work'),
+        'programmings': fields.ListOfObjectsField('Programming', default=[]),
     }
 
 

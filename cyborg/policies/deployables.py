@@ -9,5 +9,6 @@ RULES = [
     base.rule('deployable', 'get_one', base.MANAGER_OR_ADMIN, 'Show a deployable.',
               'GET /v2/deployables/{uuid}'),
     base.rule('deployable', 'program', base.ADMIN, 'Load a bitstream into a deployable.',
-              'PATCH /v2/deployables/{uuid}/program'),
+              'PATCH /v2/deployables/{uuid}/program',
+              'PATCH /v2/deployables/{uuid}/program/{uuid}'),
 ]

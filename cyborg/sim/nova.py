@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """A stand-in for Nova: takes external events over real HTTP, and makes compute nodes."""
 
-import http.server
 import json
 import threading
 from typing import Any
 
 from keystoneauth1.adapter import Adapter
 
+from cyborg.sim import neighbour
 
-class Nova:
+
+class Nova(neighbour.Neighbour):
     """Remembers what it was told. Set ``code`` to have it answer an event otherwise."""
 
     def __init__(self) -> None:
@@ -18,17 +19,7 @@ class Nova:
         self.requests: list[dict[str, Any]] = []  #: bodies, one a POST
         self.unknown: set[str] = set()  #: servers that were deleted
         self.code = 200  #: of each event; 5xx: of the whole request
-        self._server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), self._handler())
-        self._server.daemon_threads = True
-        self.url = f'http://127.0.0.1:{self._server.server_port}'
-
-    def start(self) -> None:
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), name='nova',
-                         daemon=True).start()
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(self._handler())
 
     def events(self) -> list[dict[str, str]]:
         """All events that were taken, in their order."""
@@ -52,17 +43,15 @@ class Nova:
             answers = [event | {'code': self.code} for event in body['events']]
         return (200 if self.code == 200 else 207), {'events': answers}
 
-    def _handler(nova) -> type[http.server.BaseHTTPRequestHandler]:
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = 'HTTP/1.1'
-
+    def _handler(nova) -> type[neighbour.Handler]:
+        class Handler(neighbour.Handler):
             def do_GET(self) -> None:
                 server = self.path.rpartition('/servers/')[2]
                 if server in nova.unknown:
-                    self._answer(404, {'itemNotFound': {'code': 404, 'message': server}})
+                    self.answer(404, {'itemNotFound': {'code': 404, 'message': server}})
                     return
                 # the version document that keystoneauth may ask for does for a server too
-                self._answer(200, {'version': {
+                self.answer(200, {'version': {
                     'id': 'v2.1', 'status': 'CURRENT', 'version': '2.100', 'min_version': '2.1',
                     'links': [{'rel': 'self', 'href': nova.url}]}})
 
@@ -70,20 +59,9 @@ class Nova:
                 body = json.loads(self.rfile.read(int(self.headers['Content-Length'])))
                 asked = self.headers.get('OpenStack-API-Version', '')
                 if self.path != '/os-server-external-events' or asked != 'compute 2.82':
-                    self._answer(400, {'badRequest': {'code': 400, 'message': 'not known'}})
+                    self.answer(400, {'badRequest': {'code': 400, 'message': 'not known'}})
                 else:
-                    self._answer(*nova._take(body))
-
-            def _answer(self, status: int, body: dict[str, Any]) -> None:
-                text = json.dumps(body).encode()
-                self.send_response(status)
-                self.send_header('Content-Type', 'application/json')
-                self.send_header('Content-Length', str(len(text)))
-                self.end_headers()
-                self.wfile.write(text)
-
-            def log_message(self, *args: Any) -> None:
-                """Requests are remembered, not printed."""
+                    self.answer(*nova._take(body))
         return Handler
 
 

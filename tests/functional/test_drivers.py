@@ -312,7 +312,8 @@ class TestCosts:
         nova.make_compute_node(cloud.standalone.placement, 'compute1')
         standalone = cloud.standalone
         agent = Agent(standalone.conf, standalone.transport, 'compute1',
-                      Placement(standalone.placement), host.sysfs, host.monitor, host.drivers)
+                      Placement(standalone.placement), None, host.sysfs, host.monitor,
+                      host.drivers)
         rpc, http = [], []
         conductor = agent.inventory._conductor
         for method in ('report', 'heartbeat'):

@@ -17,13 +17,14 @@ import pytest
 
 from cyborg.api import microversions, openapi
 from cyborg.api.controllers import root
-from tests.fixtures.cloud import Cloud
+from tests.fixtures.cloud import Cloud, eventually
+from tests.fixtures.fpga import FUNCTION, FpgaHost, gbs
 
 SAMPLES = pathlib.Path(__file__).parents[2] / 'doc' / 'source' / 'api-ref' / 'samples'
 SHOWN_URL = 'https://cloud.example/accelerator'
 UUID = re.compile(r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 MOMENT = re.compile(r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00')
-ROWS = ('device_id', 'deployable_id')
+ROWS = ('device_id', 'deployable_id', 'parent_id', 'root_id')
 #: nobody may, whatever they ask
 REFUSED = {'attributes.delete_all'}
 DOCUMENT = openapi.describe(root.COLLECTIONS, microversions.HIGHEST)
@@ -103,6 +104,16 @@ def tell(cloud):
     ask('accelerator_requests.history', 'GET', f'/accelerator_requests/{arq["uuid"]}/history')
     ask('accelerator_requests.delete', 'DELETE', f'/accelerator_requests/{arq["uuid"]}')
     ask('accelerator_requests.delete_all', 'DELETE', f'/accelerator_requests?instance={instance}')
+    cloud.host('compute2', make=FpgaHost)
+    region = next(each for each in cloud.get('/deployables?hostname=compute2')['deployables']
+                  if each['is_programmable'])
+    path, program = f'/deployables/{region["uuid"]}/program', [{
+        'op': 'replace', 'path': '/program', 'value': [{'image_uuid': cloud.glance.add(gbs())}]}]
+    # not before what it does now is known, so that the next answer shows the same everywhere
+    cloud.call('PATCH', path, json=program)
+    eventually(lambda: FUNCTION in cloud.get(f'/deployables/{region["uuid"]}')['attributes_list'])
+    ask('deployables.program', 'PATCH', path, program)
+    ask('deployables.program_again', 'PATCH', f'{path}/{region["uuid"]}', program)
     ask('devices.disable', 'POST', f'/devices/{device["uuid"]}/disable')
     ask('devices.enable', 'POST', f'/devices/{device["uuid"]}/enable')
     ask('device_profiles.patch', 'PATCH', f'/device_profiles/{profile["uuid"]}', {

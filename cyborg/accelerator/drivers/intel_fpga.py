@@ -19,6 +19,7 @@ LONGEST_DESCRIPTION = 64 * 1024
 SHELL = re.compile('(0x)?[0-9a-f]{1,32}')
 SHELL_FACTS = ('bitstream_metadata', 'cache_size', 'fabric_version', 'ports_num', 'socket_id')
 LONGEST_FACT = 64
+FIRST = 0  #: the only region that fpgaconf reaches
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +68,8 @@ class IntelFpgaDriver(fpga.Driver):
         types = self._region_types(card)
         for number, place in self._places(card).items():
             function = fpga.uuids(fpga.text(place, (f'{each.port}/afu_id' for each in LAYOUTS)))
-            yield fpga.Region(number, place, types, next(iter(function), None))
+            yield fpga.Region(number, place, types, next(iter(function), None),
+                              is_programmable=number == FIRST)
 
     def shell(self, card: pci.Function) -> tuple[str | None, fpga.Facts]:
         shell = fpga.text(card, (f'{each.manager}/bitstream_id' for each in LAYOUTS))
@@ -92,7 +94,7 @@ class IntelFpgaDriver(fpga.Driver):
                                             f'the region takes {taken}')
         if place.driver == 'vfio-pci':
             raise self._refusal(deployable, 'a guest has it')
-        if int(region):
+        if int(region) != FIRST:
             raise self._refusal(deployable, 'fpgaconf reaches the first region only')
         try:
             self.sysfs.run('fpgaconf', *_place_options(card), str(image))

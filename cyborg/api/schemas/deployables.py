@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deployables on the wire."""
+"""Deployables on the wire, and how a PATCH says what is loaded into them."""
+
+from typing import Any
 
 from cyborg.api.schemas import checks, shapes
 from cyborg.api.schemas.shapes import since
@@ -26,5 +28,31 @@ SHOWN = shapes.item(
     rp_uuid=shapes.or_null(checks.UUID) | {'description': 'the resource provider'},
     driver_name=shapes.TEXT_OR_NULL,
     bitstream_id=shapes.TEXT_OR_NULL | {'description': 'the image that was loaded last'},
+    is_programmable=since((2, 7), shapes.FLAG | {
+        'description': 'its driver can load images into it'}),
+    program_image=since((2, 7), shapes.or_null(checks.UUID) | {
+        'description': 'the image that is being loaded'}),
+    program_error=since((2, 7), shapes.TEXT_OR_NULL | {
+        'description': 'why the last image could not be loaded'}),
     attributes_list=shapes.TEXT | {
         'description': 'JSON in a string: a list of objects with one key each'})
+
+IMAGE = {'type': 'object', 'required': ['image_uuid'], 'properties': {'image_uuid': checks.UUID}}
+PROGRAM = {
+    'type': 'array', 'minItems': 1, 'maxItems': 1,
+    'items': {
+        'type': 'object', 'required': ['op', 'path', 'value'], 'properties': {
+            'op': {'type': 'string', 'enum': ['add', 'replace']},
+            'path': {'type': 'string', 'enum': ['/program']},
+            'value': {'type': 'array', 'minItems': 1, 'maxItems': 1, 'items': IMAGE,
+                      'description': 'the image, in Glance'},
+        }},
+    'examples': [[{'op': 'replace', 'path': '/program', 'value': [
+        {'image_uuid': '4f0c5ab1-3f5c-4b7e-9a35-0b1c7c2d9f10'}]}]]}
+
+
+def image_uuid(patch: list[dict[str, Any]]) -> str:
+    """The one image that a PATCH names."""
+    [operation] = patch
+    [image] = operation['value']
+    return str(image['image_uuid']).lower()

@@ -15,9 +15,9 @@ Handle, Arq = models.AttachHandle, models.ExtArq
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 300.0  #: seconds between two tries of a host
 NO_FAILURE = {'work_attempts': 0, 'work_error': None, 'work_due_at': None}
 
-#: nobody holds it, nothing is left to clean, and it is really there
+#: nobody holds it, nothing is left to clean, it is not being programmed, and it is really there
 IS_FREE = sa.and_(Handle.arq_id.is_(None), Handle.cleanup_since.is_(None),
-                  Handle.is_missing.is_(False))
+                  Handle.is_programming.is_(False), Handle.is_missing.is_(False))
 
 
 def free(session: orm.Session, deployable_ids: Iterable[int]) -> dict[int, list[Handle]]:

@@ -171,6 +171,13 @@ def traits(rows: Iterable[Attribute]) -> list[str]:
             and TRAIT.fullmatch(row.key)]
 
 
+def values(rows: Iterable[Attribute], key: str) -> list[str]:
+    """What a driver says under a key, of which there may be several: key, key1, key2…"""
+    return [row.value for row in rows
+            if not row.is_users and row.parent_attribute_id is None
+            and re.fullmatch(rf'{key}\d*', row.key)]
+
+
 def nested(rows: Iterable[Attribute], **same: Any) -> list[objects.Attribute]:
     """All attributes of one deployable as objects, those of others inside them."""
     rows = list(rows)

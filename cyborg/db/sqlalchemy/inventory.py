@@ -22,7 +22,7 @@ Device, Deployable, Handle = models.Device, models.Deployable, models.AttachHand
 
 DEVICE_FACTS = ('type', 'vendor', 'model', 'driver_name', 'std_board_info',
                 'vendor_board_info', 'fault')
-DEPLOYABLE_FACTS = ('rp_uuid', 'driver_name', 'bitstream_id')
+DEPLOYABLE_FACTS = ('rp_uuid', 'driver_name', 'is_programmable')
 HANDLE_FACTS = ('type', 'info', 'is_host_prepared')
 
 
@@ -101,6 +101,9 @@ def _update_device(row: Device, device: objects.Device) -> None:
         part = by_name[deployable.name]
         _set(part, parent=by_name.get(deployable.parent_name),
              root=_root(deployable, by_name, device))
+    for part in row.deployables:
+        for handle in part.attach_handles:  # one that is new came while it was programmed
+            _set(handle, is_programming=is_programming(part))
     for part in parts.values():
         if not _remove(part):
             row.deployables.remove(part)
@@ -129,6 +132,8 @@ def _update_deployable(row: Deployable, deployable: objects.Deployable) -> None:
     for handle in handles.values():
         _remove_handle(row, handle)
     _set(row, num_accelerators=len(row.attach_handles),
+         # most cards do not tell which image they were given
+         bitstream_id=deployable.bitstream_id or row.bitstream_id,
          **_facts(deployable, DEPLOYABLE_FACTS))
     attributes.update(row, attributes.told(deployable))
 
@@ -140,14 +145,15 @@ def _is_taken(handle: Handle, occupant: str | None) -> bool:
 
 
 def _remove(row: Deployable) -> bool:
-    """Drop the handles nobody holds; True if some are held, so that it must stay."""
+    """Drop the handles nobody holds; True if some are held or the host is not done with it, so
+    that it must stay."""
     for handle in list(row.attach_handles):
         _remove_handle(row, handle)
-    return bool(row.attach_handles)
+    return bool(row.attach_handles) or row.program_image is not None
 
 
 def _remove_handle(row: Deployable, handle: Handle) -> None:
-    if handle.arq_id is None and handle.cleanup_since is None:
+    if handle.arq_id is None and handle.cleanup_since is None and not handle.is_programming:
         row.attach_handles.remove(handle)
     else:
         _set(handle, is_missing=True)
@@ -163,9 +169,15 @@ def _depth(row: Deployable) -> int:
     return 0 if row.parent is None else 1 + _depth(row.parent)
 
 
+def is_programming(row: Deployable) -> bool:
+    """Is it, or what it is a part of, being programmed?"""
+    return row.program_image is not None or (
+        row.parent is not None and is_programming(row.parent))
+
+
 def _provider(row: Deployable, device: Device) -> objects.Provider:
     total = len(row.attach_handles)
-    is_held_back = (device.is_missing or device.fault is not None
+    is_held_back = (device.is_missing or device.fault is not None or is_programming(row)
                     or device.status == objects.DeviceStatus.MAINTAINING)
     # a handle that could not be cleaned is not to be had, whatever Placement's allocations say
     lost = sum(1 for handle in row.attach_handles if handle.is_missing

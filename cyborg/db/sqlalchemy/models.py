@@ -147,6 +147,17 @@ class Deployable(Base):
     rp_uuid: orm.Mapped[str] = orm.mapped_column(sa.String(36), unique=True)
     driver_name: orm.Mapped[str] = orm.mapped_column(sa.String(255))
     bitstream_id: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    is_programmable: orm.Mapped[bool] = orm.mapped_column(default=False)
+    #: the image that the host has to load; until it says how that went, nobody can take a
+    #: handle of this, or of what is below it
+    program_image: orm.Mapped[str | None] = orm.mapped_column(sa.String(36), index=True)
+    #: grows each time that begins, so that what a host says of an earlier time is known as late
+    program_turn: orm.Mapped[int] = orm.mapped_column(
+        sa.BigInteger, default=lambda: time.time_ns() // 1000)
+    program_since: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Moment)
+    #: the request that asked for it
+    program_request_id: orm.Mapped[str | None] = orm.mapped_column(sa.String(64))
+    program_error: orm.Mapped[str | None] = orm.mapped_column(sa.Text)
     num_accelerators: orm.Mapped[int]
 
     device: orm.Mapped[Device] = orm.relationship(back_populates='deployables')
@@ -244,6 +255,9 @@ class AttachHandle(Base):
     #: no driver sees it any more; kept because somebody holds it
     is_missing: orm.Mapped[bool] = orm.mapped_column(default=False)
     arq_id: orm.Mapped[int | None] = _reference('ext_arqs.id', unique=True)
+    #: what it belongs to is being programmed; here, where a bind takes it, so that the two
+    #: never pass one another
+    is_programming: orm.Mapped[bool] = orm.mapped_column(default=False)
     #: grows each time it is taken, so that a message about an earlier holder is known as late;
     #: begins with the clock, for the handle of a card that comes back is made anew
     turn: orm.Mapped[int] = orm.mapped_column(

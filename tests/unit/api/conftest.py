@@ -119,6 +119,14 @@ class Conductor:
     def get_deployable(self, context, uuid):
         return self._get('deployables', context, uuid, errors.DeployableNotFound(uuid=uuid))
 
+    def program_deployable(self, context, uuid, image_uuid):
+        self._asked(context, 'program_deployable', uuid=uuid, image_uuid=image_uuid)
+        found = self._get('deployables', context, uuid, errors.DeployableNotFound(uuid=uuid))
+        found.bitstream_id = image_uuid
+        started = found.obj_clone()
+        started.program_image = image_uuid
+        return started
+
     def list_attributes(self, context, filters, page, nested):
         return self._list('attributes', context, filters, page)
 

@@ -261,3 +261,58 @@ def test_there_are_no_agents_before_2_4(admin, conductor, path):
     assert answer.status_int == 404
     assert '2.4' in fault(answer)
     assert not conductor.calls
+
+
+# -- programming -----------------------------------------------------------------------------
+
+
+IMAGE = uuid(9)
+
+
+def program(image=IMAGE, op='replace', path='/program'):
+    return [{'path': path, 'op': op, 'value': [{'image_uuid': image}]}]
+
+
+@pytest.mark.parametrize('path', ['program', f'program/{uuid(1)}'])
+@pytest.mark.parametrize('op', ['add', 'replace'])
+def test_a_deployable_is_programmed_by_either_path(admin, conductor, path, op):
+    conductor.items['deployables'] = [deployable(1)]
+    answer = admin.patch(f'/v2/deployables/{uuid(1)}/{path}', program(op=op))
+    assert answer.status_int == 200
+    shown = conforms(answer, 'Deployable')
+    assert (shown['uuid'], shown['bitstream_id']) == (uuid(1), uuid(9))
+    assert 'program_image' not in shown
+    assert conductor.calls[0] == ('program_deployable', {'uuid': uuid(1), 'image_uuid': uuid(9)})
+
+
+@pytest.mark.parametrize('body', [
+    [], {}, None, 'x', program()[0], program() * 2, [{}], [None], program(op='remove'),
+    program(path='/name'), program(path='/uuid'), program(image=None), program(image='x'),
+    program(image=''), program(image=f'{uuid(9)}\n'), [program()[0] | {'value': []}],
+    [program()[0] | {'value': program()[0]['value'] * 2}], [program()[0] | {'value': uuid(9)}],
+    [program()[0] | {'value': [{}]}], [{'op': 'add', 'path': '/program'}]])
+def test_what_does_not_name_one_image_is_refused(admin, conductor, body):
+    conductor.items['deployables'] = [deployable(1)]
+    answer = admin.patch(f'/v2/deployables/{uuid(1)}/program', json.dumps(body).encode())
+    assert answer.status_int == 400
+    assert fault(answer).startswith('The body')
+    assert not conductor.calls
+
+
+@pytest.mark.parametrize(('path', 'status'), [
+    (f'{uuid(1)}/program/{uuid(2)}', 400), ('x/program', 400), ('x/program/x', 400),
+    (f'{uuid(2)}/program', 404), (f'{uuid(2)}/program/{uuid(2)}', 404),
+    (f'{uuid(1)}', 405), (f'{uuid(1)}/programme', 404)])
+def test_one_must_say_which_deployable(admin, conductor, path, status):
+    conductor.items['deployables'] = [deployable(1)]
+    answer = admin.patch(f'/v2/deployables/{path}', program())
+    assert answer.status_int == status
+    assert fault(answer)
+
+
+def test_an_image_may_be_written_in_capitals(admin, conductor):
+    image = 'abcdef00-0000-4000-8000-000000000009'
+    conductor.items['deployables'] = [deployable(1)]
+    answer = admin.patch(f'/v2/deployables/{uuid(1)}/program', program(image.upper()))
+    assert answer.status_int == 200
+    assert conductor.calls[0][1]['image_uuid'] == image

@@ -36,6 +36,7 @@ MANAGERS = {'admin', 'manager'}
 
 PROFILE = [{'name': 'x', 'groups': [{'resources:FPGA': '1'}]}]
 UNBIND = {uuid(1): [{'op': 'remove', 'path': '/hostname'}]}
+PROGRAM = [{'op': 'add', 'path': '/program', 'value': [{'image_uuid': uuid(9)}]}]
 ATTRIBUTE = {'deployable_id': 3, 'key': 'k', 'value': 'v'}
 
 MATRIX = [
@@ -58,6 +59,8 @@ MATRIX = [
     ('POST', f'/v2/devices/{uuid(1)}/disable', None, {'admin'}),
     ('GET', '/v2/deployables', None, MANAGERS),
     ('GET', f'/v2/deployables/{uuid(1)}', None, MANAGERS),
+    ('PATCH', f'/v2/deployables/{uuid(1)}/program', PROGRAM, {'admin'}),
+    ('PATCH', f'/v2/deployables/{uuid(1)}/program/{uuid(1)}', PROGRAM, {'admin'}),
     ('GET', '/v2/attributes', None, MANAGERS),
     ('GET', f'/v2/attributes/{uuid(1)}', None, MANAGERS),
     ('POST', '/v2/attributes', ATTRIBUTE, {'admin'}),

@@ -9,7 +9,7 @@ import pytest
 from cyborg import errors
 from cyborg.api.waiting import LONGEST_PAUSE, Waiter
 from cyborg.context import RequestContext
-from tests.unit.api.conftest import arq, uuid
+from tests.unit.api.conftest import arq, deployable, uuid
 
 CONTEXT = RequestContext(overwrite=False)
 
@@ -32,7 +32,13 @@ class Answers:
         self.answers, self.filters = list(answers), []
 
     def list_arqs(self, context, filters, page):
-        self.filters.append(filters)
+        return self._next(filters)
+
+    def get_deployable(self, context, uuid):
+        return self._next(uuid)
+
+    def _next(self, asked):
+        self.filters.append(asked)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -125,3 +131,48 @@ def test_a_place_is_free_again_after_a_failure():
     for _ in range(2):
         with pytest.raises(errors.BindFailed):
             places.settle(CONTEXT, [arq(1, 'BindStarted')])
+
+
+# -- programming -----------------------------------------------------------------------------
+
+
+def part(image=None, turn=1, loaded=None, error=None):
+    return deployable(1, program_image=image, program_turn=turn, program_error=error,
+                      bitstream_id=loaded)
+
+
+def test_the_wait_ends_when_the_image_is_loaded():
+    conductor = Answers(part('a'), part('a'), part(loaded='a'))
+    assert waiter(conductor, Time()).program(CONTEXT, part('a')).bitstream_id == 'a'
+    assert conductor.filters == [uuid(1)] * 3
+
+
+def test_what_is_asked_for_once_more_is_waited_for_too():
+    conductor = Answers(part('a', turn=2), part(loaded='a', turn=2))
+    assert waiter(conductor, Time()).program(CONTEXT, part('a')).bitstream_id == 'a'
+
+
+@pytest.mark.parametrize(('seen', 'sentence'), [
+    (part(error='The card is on fire.'), 'on fire'),
+    (part(error='The card is on fire.', loaded='b'), 'on fire'),
+    (part('b', turn=2), 'programmed anew'),
+    (part(loaded='b', turn=2), 'programmed anew'),
+    (part(error='Of the other one.', turn=2), 'programmed anew'),
+])
+def test_what_will_not_be_there_is_an_error(seen, sentence):
+    with pytest.raises(errors.ProgramFailed, match=sentence):
+        waiter(Answers(seen), Time()).program(CONTEXT, part('a'))
+
+
+def test_what_takes_longer_is_shown_as_it_is():
+    time = Time()
+    assert waiter(Answers(part('a')), time).program(CONTEXT, part('a')).program_image == 'a'
+    assert time.now == pytest.approx(20)
+
+
+def test_binds_and_programming_wait_in_the_same_places():
+    time = Time()
+    places = waiter(Answers(part('a')), time, at_a_time=0)
+    assert places.program(CONTEXT, part('a')).program_image == 'a'
+    places.settle(CONTEXT, STARTED)
+    assert time.pauses == []

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Any
 
 from cyborg import errors, objects
-from cyborg.api import pages, waiting
+from cyborg.api import pages
 from cyborg.api.expose import expose
 from cyborg.api.requests import Request
 from cyborg.api.schemas import arqs as schemas
@@ -16,11 +16,6 @@ from cyborg.objects import arq_states
 class Arqs(pages.Collection):
     path, key = 'accelerator_requests', 'arqs'
     name, shape = 'AcceleratorRequest', schemas.SHOWN
-
-    def __init__(self, *collaborators: Any) -> None:
-        super().__init__(*collaborators)
-        self.waiter = waiting.Waiter(self.conductor, self.conf.api.bind_wait,
-                                     self.conf.api.max_waiting_binds)
 
     @expose('GET', rule='cyborg:arq:get_all', query=schemas.LIST, shown=shapes.page(key, name),
             fails=(HTTPStatus.LOCKED,))

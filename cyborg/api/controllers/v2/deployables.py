@@ -2,11 +2,12 @@
 """/v2/deployables"""
 
 import json
+from http import HTTPStatus
 from typing import Any
 
-from cyborg import objects
+from cyborg import errors, objects
 from cyborg.api import pages
-from cyborg.api.expose import expose
+from cyborg.api.expose import Unfinished, expose
 from cyborg.api.requests import Request
 from cyborg.api.schemas import checks, shapes
 from cyborg.api.schemas import deployables as schemas
@@ -28,6 +29,30 @@ class Deployables(pages.Collection):
         uuid = checks.uuid(uuid, 'The deployable')
         return self.show(self.conductor.get_deployable(request.context, uuid), request)
 
+    @expose('PATCH', '{uuid}/program', rule='cyborg:deployable:program', body=schemas.PROGRAM,
+            shown=shapes.ref(name), can_last=True, fails=(HTTPStatus.CONFLICT,))
+    def program(self, request: Request, uuid: str) -> dict[str, Any] | Unfinished:
+        """Load an image into one that nobody uses."""
+        return self._program(request, uuid)
+
+    @expose('PATCH', '{uuid}/program/{same_uuid}', rule='cyborg:deployable:program',
+            body=schemas.PROGRAM, shown=shapes.ref(name), can_last=True,
+            fails=(HTTPStatus.CONFLICT,))
+    def program_again(self, request: Request, uuid: str,
+                      same_uuid: str) -> dict[str, Any] | Unfinished:
+        """The same; the SDK puts the uuid into the path twice."""
+        if uuid.lower() != same_uuid.lower():
+            raise errors.BadRequest('Both uuids in the path must be that of the deployable.')
+        return self._program(request, uuid)
+
+    def _program(self, request: Request, uuid: str) -> dict[str, Any] | Unfinished:
+        uuid = checks.uuid(uuid, 'The deployable')
+        started = self.conductor.program_deployable(
+            request.context, uuid, schemas.image_uuid(request.document))
+        seen = self.waiter.program(request.context, started)
+        shown = self.show(seen, request)
+        return shown if seen.program_image is None else Unfinished(shown)
+
     def whole(self, deployable: objects.Deployable, request: Request) -> dict[str, Any]:
         return {
             'uuid': deployable.uuid,
@@ -42,6 +67,9 @@ class Deployables(pages.Collection):
             'rp_uuid': deployable.rp_uuid,
             'driver_name': deployable.driver_name,
             'bitstream_id': deployable.bitstream_id,
+            'is_programmable': deployable.is_programmable,
+            'program_image': deployable.program_image,
+            'program_error': deployable.program_error,
             'attributes_list': json.dumps(
                 [{attribute.key: attribute.value} for attribute in deployable.attributes]),
             **pages.stamps(deployable),

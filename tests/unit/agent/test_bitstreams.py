@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose images are loaded, and what is left behind."""
+
+import hashlib
+
+import pytest
+from oslo_config import cfg
+
+from cyborg import conf as options
+from cyborg import errors, objects
+from cyborg.accelerator.driver import Driver
+from cyborg.agent.bitstreams import Bitstreams
+from cyborg.agent.drivers import Guard
+
+IMAGE = '4f0c5ab1-3f5c-4b7e-9a35-0b1c7c2d9f10'
+DATA = b'bits'
+
+
+class Reading(Driver):
+    """Remembers what it was given."""
+
+    name, type = 'reading', 'FPGA'
+
+    def __init__(self):
+        self.loaded = []
+
+    def discover(self):
+        return []
+
+    def program(self, deployable, image):
+        self.loaded.append((deployable, image.read_bytes()))
+
+
+class Images:
+    def __init__(self, **facts):
+        self._facts = facts
+
+    def image(self, uuid, request_id):
+        return {'id': uuid, 'status': 'active', 'size': len(DATA), 'os_hash_algo': 'sha256',
+                'os_hash_value': hashlib.sha256(DATA).hexdigest(), 'visibility': 'private',
+                'owner': 'theirs'} | self._facts
+
+    def members(self, uuid, request_id):
+        return {'friends'}
+
+    def data(self, uuid, request_id):
+        yield DATA
+
+
+@pytest.fixture
+def conf(tmp_path):
+    conf = cfg.ConfigOpts()
+    options.register(conf)
+    conf([], default_config_files=[], default_config_dirs=[])
+    conf.set_override('state_path', str(tmp_path))
+    return conf
+
+
+@pytest.fixture
+def driver():
+    return Reading()
+
+
+@pytest.fixture
+def load(conf, driver):
+    def load(glance, driver_name='reading', **facts):
+        Bitstreams(conf, 'compute1', [Guard(driver, 60)], glance).load(objects.Programming(
+            image_uuid=IMAGE, deployable_uuid=IMAGE, driver_name=driver_name, device_key='k',
+            deployable_name='compute1_region0', vendor='8086', **facts))
+    return load
+
+
+@pytest.mark.parametrize('project', [None, 'theirs', 'mine', 'friends'])
+@pytest.mark.parametrize(('visibility', 'allowed'), [
+    ('public', {None, 'theirs', 'mine', 'friends'}),
+    ('community', {None, 'theirs', 'mine', 'friends'}),
+    ('shared', {None, 'theirs', 'friends'}),
+    ('private', {None, 'theirs'}),
+])
+def test_a_project_gets_the_images_it_sees(load, driver, visibility, allowed, project):
+    glance = Images(visibility=visibility)
+    if project in allowed:
+        load(glance, project_id=project)
+        assert driver.loaded == [('region0', DATA)]
+    else:
+        with pytest.raises(errors.ImageRefused, match='project mine|project friends'):
+            load(glance, project_id=project)
+        assert driver.loaded == []
+
+
+def test_what_was_left_of_an_agent_that_was_killed_is_removed(conf, tmp_path, load):
+    (tmp_path / 'bitstream-compute1-abc').write_bytes(b'half')
+    (tmp_path / 'bitstream-compute10-abc').write_bytes(b"another host's")
+    load(Images())
+    assert [path.name for path in tmp_path.iterdir()] == ['bitstream-compute10-abc']
+
+
+def test_a_host_without_a_glance_says_what_to_set(load):
+    with pytest.raises(errors.Unavailable, match=r'set \[glance\] auth_type'):
+        load(None)
+
+
+def test_a_driver_that_is_no_longer_enabled_is_named(load):
+    with pytest.raises(errors.DriverNotFound, match='gone_driver'):
+        load(Images(), driver_name='gone_driver')
