@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cyborg-sim: simulated hosts, from a description or recorded, and whether drivers stand them."""
+"""cyborg-sim: simulated hosts, one or thousands, and whether drivers stand them."""
 
 import argparse
 import pathlib
@@ -15,6 +15,7 @@ from cyborg import errors
 from cyborg.accelerator import driver, pci
 from cyborg.accelerator.sysfs import Sysfs
 from cyborg.sim import Host, conformance, description, namespace, recorder
+from cyborg.sim.fleet import command as fleet
 
 HEADER = """\
 # SPDX-License-Identifier: Apache-2.0
@@ -127,9 +128,12 @@ def _parser() -> argparse.ArgumentParser:
     inside.set_defaults(function=mount)
     inside.add_argument('description', metavar='DESCRIPTION', type=pathlib.Path)
     inside.add_argument('run', metavar='COMMAND', nargs='+')
-    for each in (recording, trial):
+    many = commands.add_parser('fleet', help='be the agents of many hosts')
+    many.set_defaults(function=fleet.run)
+    fleet.add_options(many)
+    for each in (recording, trial, many):
         each.add_argument('--config-file', metavar='FILE', action='append', default=[],
-                          help='options for drivers; may be repeated')
+                          help='options, of drivers or of the broker; may be repeated')
     return parser
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tools.bench import life, results, table
+from tools.bench import fleet, life, results, table
 from tools.bench.children import ROOT
 from tools.bench.figures import Figure, compare
 from tools.bench.scale import FULL, QUICK, Scale
@@ -29,6 +29,7 @@ class Measurement:
 
 MEASUREMENTS = (
     Measurement('life', life.measure),
+    Measurement('fleet', fleet.measure, sites=('services',)),
 )
 
 

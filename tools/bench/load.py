@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from cyborg.sim.usage import cpu_by_name
 from tools.bench.children import Child
-from tools.bench.processes import cpu_by_name
 
 PROCESSES = 4
 #: seconds for the first, uncounted, round of every client

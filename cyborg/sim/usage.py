@@ -25,12 +25,21 @@ def cpu_by_name(processes: Mapping[str, Iterable[int]]) -> dict[str, float]:
 
 
 def resident(pids: Iterable[int]) -> float:
-    """Mebibytes of memory that these hold, and share with nobody or count once each."""
+    """Mebibytes that these hold in memory; what they share counts for each."""
     return sum(_status(pid).get('VmRSS', 0) for pid in pids) / 1024
 
 
 def threads(pids: Iterable[int]) -> int:
     return sum(_status(pid).get('Threads', 0) for pid in pids)
+
+
+def with_children(pid: int) -> list[int]:
+    """A process and those that it started: a service's workers."""
+    found = [pid]
+    for children in pathlib.Path(f'/proc/{pid}/task').glob('*/children'):
+        with contextlib.suppress(OSError):  # a thread may end while we look
+            found.extend(map(int, children.read_text().split()))
+    return found
 
 
 def _status(pid: int) -> dict[str, int]:
