@@ -224,6 +224,22 @@ def test_what_a_vanished_card_held_stays_reserved_until_it_is_freed(cloud, host)
     eventually(lambda: name not in cloud.providers())
 
 
+@pytest.mark.parametrize('way', [WAYS['mediated, on the card']], ids=['mediated'])
+def test_what_is_held_stays_reserved_while_its_card_is_seen_half_gone(cloud, host, kind):
+    [arq] = bind(cloud)
+    offered = host.tree.real(f'bus/pci/devices/{CARD}') + f'/mdev_supported_types/{kind}'
+    with host.tree.change():
+        for name in ('available_instances', 'description', 'devices', 'name'):
+            host.tree.remove(f'{offered}/{name}')
+    cloud.agent().inventory.wake()
+
+    def left():
+        return [(each['total'], each['reserved']) for each in
+                cloud.providers()[f'compute1_{CARD}']['inventories'].values()]
+    eventually(lambda: left() == [(1, 1)])
+    assert cloud.arqs()[0]['attach_handle_uuid'] == arq['attach_handle_uuid']
+
+
 # -- an agent that dies ----------------------------------------------------------------------
 
 

@@ -135,6 +135,9 @@ def _update_deployable(row: Deployable, deployable: objects.Deployable) -> None:
          # most cards do not tell which image they were given
          bitstream_id=deployable.bitstream_id or row.bitstream_id,
          **_facts(deployable, DEPLOYABLE_FACTS))
+    if row.attach_handles and deployable.resource_class is None:
+        # what is held still counts as what it was: the card may be seen half gone
+        deployable.resource_class = attributes.resource_class(row.attributes)
     attributes.update(row, attributes.told(deployable))
 
 
