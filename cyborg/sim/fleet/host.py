@@ -11,6 +11,8 @@ from cyborg import context, objects
 from cyborg.accelerator.sysfs import Sysfs
 from cyborg.agent import inventory
 from cyborg.agent.attach import Attacher, Pool
+from cyborg.agent.bitstreams import Bitstreams
+from cyborg.agent.programming import Programmer
 from cyborg.clients.placement import Published
 from cyborg.conductor.rpcapi import ConductorAPI
 
@@ -58,7 +60,9 @@ class Host(inventory.Inventory):
         self.cards = Cards(cards)
         guards: list[Any] = [self.cards]
         self.attacher = Attacher(conf, name, guards, conductor, pool)
-        super().__init__(conf, name, guards, conductor, NoPlacement(), self.attacher, sysfs)
+        programmer = Programmer(name, Bitstreams(conf, name, guards, None), conductor, pool)
+        super().__init__(conf, name, guards, conductor, NoPlacement(), self.attacher, programmer,
+                         sysfs)
         self._done = 0
         self.wake()
 
