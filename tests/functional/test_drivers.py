@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every family of devices on its way to Placement, when it comes, goes, falls ill, recovers."""
 
+import threading
+
 import pytest
 
+from cyborg.accelerator.drivers import intel_qat
 from cyborg.agent.service import Agent
 from cyborg.clients.placement import Placement
 from cyborg.sim import nova
 from cyborg.sim.spdk import Spdk
-from tests.fixtures.cloud import Cloud, eventually
+from tests.fixtures.cloud import PATIENCE, Cloud, eventually
 from tests.fixtures.hosts import SimHost
 
 LOOKUPS = 2  #: calls for the compute node and what is below it
@@ -181,7 +184,8 @@ class TestHotPlug:
 
     @pytest.fixture
     def cloud(self, tmp_path):
-        cloud = Cloud(tmp_path, more=NO_TIMER)
+        # longer than a busy machine lets a thread wait between two events of a burst
+        cloud = Cloud(tmp_path, more=f'{NO_TIMER}settle_time = 1\n')
         cloud.start()
         yield cloud
         cloud.stop()
@@ -214,20 +218,63 @@ class TestHotPlug:
         eventually(lambda: 'CUSTOM_QAT_DC' in cloud.providers().get(
             f'compute1_{self.QAT}', {'traits': ()})['traits'])
 
-    def test_a_burst_of_64_virtual_functions_makes_few_rounds(self, cloud, host):
+    def test_a_burst_of_64_virtual_functions_makes_one_round(self, cloud, host):
         host.plug_in('8086:18a0', at=self.QAT, driver='c4xxx', **{'class': '0b4000'}, sriov={
             'total': 128, 'offset': 8, 'vf': {'device': '18a1', 'driver': 'c4xxxvf'}})
         eventually(lambda: offered(cloud) == {f'compute1_{self.QAT}': 1})
-        inventory, rounds = cloud.agent().inventory, []
+        inventory, events, rounds = cloud.agent().inventory, [], []
+        eventually(lambda: not inventory._awake.is_set())
         sync = inventory.sync
-        inventory.sync = lambda: rounds.append(1) or sync()
-        events = []
+        inventory.sync = lambda: rounds.append(len(events)) or sync()
         unsubscribe = host.subscribe(events.append)
         host.sysfs.write(f'bus/pci/devices/{self.QAT}/sriov_numvfs', '64')
         unsubscribe()
         eventually(lambda: offered(cloud) == {f'compute1_{self.QAT}': 64})
         assert len(events) > 3 * 64
-        assert len(rounds) <= 3
+        # it began when all events had come, so that none is left to make another one
+        assert rounds == [len(events)]
+
+
+class TestDriversThatFail:
+    QAT, DISK = '0000:6b:00.0', '0000:c5:00.0'
+
+    @pytest.fixture
+    def cloud(self, tmp_path):
+        cloud = Cloud(tmp_path, more=f'{NO_TIMER}driver_timeout = 1\n')
+        cloud.start()
+        cloud.host(make=SimHost, drivers=['intel_qat_driver', 'nvme_driver'],
+                   cards=[{'model': '8086:4940', 'at': self.QAT}])
+        yield cloud
+        cloud.stop()
+
+    def states(self, cloud):
+        [agent] = cloud.get('/agents')['agents']
+        return {each['name']: (each['status'], each['error']) for each in agent['drivers']}
+
+    @pytest.mark.parametrize('way, why', [
+        ('raise', 'ZeroDivisionError'), ('hang', 'did not end within 1 seconds')])
+    def test_one_is_told_and_hurts_nobody_else(self, cloud, monkeypatch, way, why):
+        gate = threading.Event()
+
+        def discover(self):
+            if way == 'hang':
+                gate.wait(PATIENCE)
+            raise ZeroDivisionError
+        with monkeypatch.context() as patch:
+            patch.setattr(intel_qat.IntelQatDriver, 'discover', discover)
+            cloud.hosts['compute1'].plug_in('144d:a80a', at=self.DISK)
+            # its own devices stay as they were, another driver's come
+            eventually(lambda: offered(cloud) == {
+                f'compute1_{self.QAT}': 16, f'compute1_{self.DISK}': 1})
+            status, error = self.states(cloud)['intel_qat_driver']
+            assert status == 'failed' and why in error
+            assert self.states(cloud)['nvme_driver'] == ('ok', None)
+        gate.set()
+
+        def is_well():  # once the look that hung has come back
+            cloud.agent().inventory.wake()
+            return self.states(cloud)['intel_qat_driver'] == ('ok', None)
+        eventually(is_well)
 
 
 class TestHealth:
