@@ -27,6 +27,8 @@ class Driver(abc.ABC):
     name: ClassVar[str]
     #: of its devices: GPU, FPGA, QAT…
     type: ClassVar[str]
+    #: True: its devices are for operators to see, and nothing of them is for guests
+    shows_only: ClassVar[bool] = False
 
     def __init__(self, conf: cfg.ConfigOpts, sysfs: Sysfs) -> None:
         self.conf = conf

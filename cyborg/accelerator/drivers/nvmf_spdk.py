@@ -23,6 +23,7 @@ class NvmfSpdkDriver(driver.Driver):
 
     name = 'nvmf_spdk_driver'
     type = 'SSD'
+    shows_only = True
 
     def discover(self) -> Iterator[objects.Device]:
         path = self.conf.nvmf_spdk_driver.socket

@@ -30,6 +30,8 @@ def finds(bench: Bench) -> None:
     if not devices:
         raise Failed('nothing was found, so nothing can be tried: describe a host with its '
                      'devices, and give the options that it needs')
+    if bench.driver().shows_only:
+        return
     if not any(handles(devices.values())):
         why = next((device.fault for device in devices.values() if device.fault), 'no fault told')
         raise Failed(f'no device offers anything ({why})')

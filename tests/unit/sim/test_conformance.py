@@ -12,6 +12,7 @@ from cyborg import conf as options
 from cyborg import errors, objects
 from cyborg.accelerator import driver, mdev, pci
 from cyborg.sim import conformance
+from cyborg.sim.spdk import Spdk
 
 KIND = 'acme-half'
 SHARED = {'vendor': '1234', 'device': '5678', 'class': '120000', 'driver': 'acme',
@@ -408,15 +409,22 @@ CARDS = {
     'intel_nic_driver': ['8086:1572', '8086:1592'],
     'pci_driver': ['1b36:0010', '8086:37c8'],
 }
-#: Shows what there is, and offers nothing.
-SHOWS_ONLY = 'nvmf_spdk_driver'
 
 
-@pytest.mark.parametrize('name', sorted(
-    {*stevedore.ExtensionManager(driver.NAMESPACE).entry_points_names()} - {SHOWS_ONLY}))
-def test_a_driver_of_ours_keeps_its_promises(tmp_path, name):
+@pytest.fixture
+def daemon(tmp_path):
+    """For the driver whose device is a program."""
+    spdk = Spdk(tmp_path / 'spdk.sock')
+    spdk.start()
+    yield spdk
+    spdk.stop()
+
+
+@pytest.mark.parametrize(
+    'name', sorted(stevedore.ExtensionManager(driver.NAMESPACE).entry_points_names()))
+def test_a_driver_of_ours_keeps_its_promises(tmp_path, daemon, name):
     path = tmp_path / 'cyborg.conf'
-    path.write_text(SETTINGS.get(name, ''))
+    path.write_text(f'{SETTINGS.get(name, "")}\n[nvmf_spdk_driver]\nsocket = {daemon.path}\n')
     conf = cfg.ConfigOpts()
     options.register(conf)
     conf(['--config-file', str(path)], project='cyborg', default_config_dirs=[])
