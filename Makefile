@@ -81,12 +81,13 @@ fuzz: venv  ## thousands of requests made from the API's description, for every 
 
 # Neighbours whose requirements are not ours: each in an environment of its own.
 .venv-keystone: NEEDS = 'keystone>=30.0.0,<31' waitress
+.venv-glance: NEEDS = 'glance>=33.0.0,<34' waitress
 .venv-clients: NEEDS = 'python-openstackclient>=10.5.0,<11'
 .venv-uwsgi: NEEDS = uwsgi
 # The last one without accelerator commands of its own, which would hide these.
 .venv-cyborgclient: NEEDS = 'python-openstackclient>=8.3.0,<9' 'python-cyborgclient>=3.0.0,<4'
 
-.venv-keystone .venv-clients .venv-cyborgclient .venv-uwsgi:
+.venv-keystone .venv-glance .venv-clients .venv-cyborgclient .venv-uwsgi:
 	@echo "Installing $(NEEDS) into $@"
 	@"$(PYTHON)" -m venv $@
 	@$@/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt \
@@ -95,12 +96,12 @@ fuzz: venv  ## thousands of requests made from the API's description, for every 
 ON_SERVERS := 'not embedded and not keystone and not clients'
 
 # The servers are private to each run and gone after it.
-test-services: venv .venv-keystone .venv-clients .venv-cyborgclient  ## the functional and migration tests on real servers, Keystone and the openstack command
+test-services: venv .venv-keystone .venv-glance .venv-clients .venv-cyborgclient  ## the functional and migration tests on real servers, Keystone, Glance and the openstack command
 	@echo "== shellcheck"
 	@$(BIN)/python -m tools.services --need shellcheck -- $(MAKE) --no-print-directory shellcheck
 	@echo "== services as processes on these servers, killed and restarted"
 	@$(PYTEST) $(PYTEST_ARGS) tests/services
-	@echo "== Keystone and the openstack command"
+	@echo "== Keystone, Glance and the openstack command"
 	@$(PYTEST) $(PYTEST_ARGS) -m 'keystone or clients' tests/functional
 	@echo "== functional on RabbitMQ and MariaDB"
 	@$(BIN)/python -m tools.services rabbitmq mariadb -- $(PYTEST) $(PYTEST_ARGS) -m $(ON_SERVERS) tests/functional

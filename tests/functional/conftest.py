@@ -12,3 +12,11 @@ def identity():
     """A real Keystone with people of every role."""
     with services.keystone() as keystone:
         yield Identity(keystone)
+
+
+@pytest.fixture(scope='session')
+def glance(identity):
+    """A real Glance that asks it, in its catalog."""
+    with services.glance(identity.url, 'glance', identity.password, 'services') as glance:
+        identity.register(glance.url, 'image')
+        yield glance

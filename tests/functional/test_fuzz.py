@@ -17,6 +17,7 @@ import pytest
 from cyborg.api import microversions, openapi
 from cyborg.api.controllers import root
 from cyborg.cmd.api import Server
+from tests.fixtures.fpga import FpgaHost, gbs
 from tests.fixtures.persons import Person, trusting_cloud
 
 BIN = pathlib.Path(sys.executable).parent
@@ -35,6 +36,7 @@ def cloud(tmp_path_factory):
     made = trusting_cloud(tmp_path_factory.mktemp('cloud'))
     made.start()
     made.host('compute1')
+    made.host('compute2', make=FpgaHost)
     yield made
     made.stop()
 
@@ -52,10 +54,11 @@ def server(cloud):
 def test_no_request_is_answered_in_a_way_that_is_not_described(
         cloud, server, version, tmp_path):
     admin = Person(cloud, 'admin')
-    [deployable] = admin.get('/deployables')['deployables']
+    fake, _, region = admin.get('/deployables')['deployables']
     environ = os.environ | {
         'SCHEMATHESIS_HOOKS': 'tests.fixtures.fuzzing', 'PYTHONPATH': str(ROOT),
-        'CYBORG_FUZZ_URL': server.url, 'CYBORG_FUZZ_PROVIDER': deployable['rp_uuid'],
+        'CYBORG_FUZZ_URL': server.url, 'CYBORG_FUZZ_PROVIDER': fake['rp_uuid'],
+        'CYBORG_FUZZ_DEPLOYABLE': region['uuid'], 'CYBORG_FUZZ_IMAGE': cloud.glance.add(gbs()),
         'CYBORG_FUZZ_SEED': SEED}
     run = subprocess.run(
         [BIN / 'schemathesis', 'run', f'{server.url}/v2/openapi.json', '--no-color',

@@ -8,6 +8,7 @@ import requests
 from openstack import exceptions
 
 from tests.fixtures.commands import Commands, Failed
+from tests.fixtures.fpga import FpgaHost, gbs
 from tests.fixtures.identity import PEOPLE as ALL_PEOPLE
 from tests.fixtures.identity import REGION, Served, forget_options
 
@@ -29,6 +30,7 @@ def cloud(identity, tmp_path_factory):
     made = identity.cloud(tmp_path_factory.mktemp('cloud'))
     made.start()
     made.host('compute1')
+    made.host('compute2', make=FpgaHost)
     with Served(made, identity) as served:
         made.endpoint = served.url
         yield made
@@ -78,8 +80,8 @@ def arq(member, profile):
 
 @pytest.fixture
 def provider(admin):
-    [deployable] = admin.get('/deployables').json()['deployables']
-    return deployable['rp_uuid']
+    return next(each['rp_uuid'] for each in admin.get('/deployables').json()['deployables']
+                if each['name'].startswith('compute1_'))
 
 
 @pytest.fixture
@@ -199,6 +201,13 @@ def show_deployable(sdk, things):
     sdk.get_deployable(next(things('admin').deployables()).id)
 
 
+def program_deployable(sdk, things):
+    region = next(each for each in things('admin').deployables() if 'region0' in each.name)
+    image = things('cloud').glance.add(gbs())
+    sdk.patch_deployable(region.id, [
+        {'path': '/program', 'op': 'replace', 'value': [{'image_uuid': image}]}])
+
+
 def list_attributes(sdk, things):
     list(sdk.attributes())
 
@@ -236,6 +245,7 @@ TABLE = {
     delete_arqs_of_a_server: MEMBERS_AND_SERVICES,
     list_devices: MANAGERS, show_device: MANAGERS, enable_device: ADMINS,
     disable_device: ADMINS, list_deployables: MANAGERS, show_deployable: MANAGERS,
+    program_deployable: ADMINS,
     list_attributes: MANAGERS, show_attribute: MANAGERS, create_attribute: ADMINS,
     delete_attribute: ADMINS, list_agents: ADMINS, show_agent: ADMINS,
 }
@@ -386,8 +396,8 @@ def openstack(cloud, identity):
 
 @pytest.mark.clients
 def test_the_command_finds_us_by_the_catalog(openstack, profile, arq):
-    [device] = openstack('manager', 'device', 'list')
-    assert device['hostname'] == 'compute1'
+    devices = openstack('manager', 'device', 'list')
+    assert [each['hostname'] for each in devices] == ['compute1', 'compute2']
     assert profile.name in [each['name'] for each in openstack('reader', 'device', 'profile',
                                                                'list')]
     assert openstack('reader', 'arq', 'show', arq.id)['state'] == 'Initial'
