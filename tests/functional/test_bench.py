@@ -3,7 +3,7 @@
 
 import pytest
 
-from tools.bench import life
+from tools.bench import counts, life, lists, reports, start
 from tools.bench.scale import TINY
 from tools.bench.sites import Embedded
 
@@ -27,3 +27,38 @@ def test_a_life_is_measured_beside_its_floor(site):
         assert found[f'life: life to floor @ stored={stored} clients=1'] > 0
         assert found[f'life: lives to floor @ stored={stored} clients=2'] > 0
     assert site.ask('GET', '/accelerator_requests')['arqs'] == []
+
+
+def test_lists_are_measured_beside_their_queries(site):
+    found = values(lists.measure(site, TINY))
+    for key in lists.COLLECTIONS.values():
+        assert found[f'lists: list p50 @ devices=3 of={key}'] > 0
+        assert found[f'lists: show p50 @ devices=3 of={key}'] > 0
+
+
+def test_all_pages_are_looked_at(site, monkeypatch):
+    monkeypatch.setattr(lists, 'PAGE', 1)
+    found = values(lists.measure(site, TINY))
+    assert found['lists: late to early @ devices=3 of=devices'] > 0
+
+
+def test_operations_cost_the_same_statements_each_time(site):
+    first, second = (values(counts.measure(site, TINY)) for _ in range(2))
+    assert first == second
+    assert first['counts: RPC calls @ operation=bind'] == 1
+
+
+def test_an_agent_s_rounds_are_counted(site):
+    found = values(reports.measure(site, TINY))
+    for size in ('small', 'large'):
+        unchanged = f'host={size} round=unchanged'
+        assert found[f'report: RPC casts @ {unchanged}'] == 1
+        assert found[f'report: statements @ {unchanged}'] == 1
+        assert found[f'report: Placement calls @ {unchanged}'] == 0
+        assert found[f'report: Placement calls @ host={size} round=first'] > 0
+
+
+def test_services_are_weighed(site):
+    found = values(start.measure(site, TINY))
+    assert found['start: start @ service=standalone'] > 0
+    assert found['start: memory @ service=standalone when=after load'] > 1

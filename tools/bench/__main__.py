@@ -5,10 +5,23 @@ import argparse
 import pathlib
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tools.bench import fleet, life, results, table
+from tools.bench import (
+    counts,
+    fleet,
+    life,
+    lists,
+    page,
+    plugging,
+    reports,
+    results,
+    start,
+    table,
+    targets,
+)
 from tools.bench.children import ROOT
 from tools.bench.figures import Figure, compare
 from tools.bench.scale import FULL, QUICK, Scale
@@ -29,7 +42,12 @@ class Measurement:
 
 MEASUREMENTS = (
     Measurement('life', life.measure),
+    Measurement('lists', lists.measure),
+    Measurement('report', reports.measure),
+    Measurement('counts', counts.measure, sites=('embedded',)),
+    Measurement('hotplug', plugging.measure, sites=('embedded',)),
     Measurement('fleet', fleet.measure, sites=('services',)),
+    Measurement('start', start.measure),
 )
 
 
@@ -39,7 +57,10 @@ def measure(site: Site, scale: Scale, names: Sequence[str]) -> list[Figure]:
     for each in MEASUREMENTS:
         if each.name in names and site.name in each.sites:
             began = time.monotonic()
-            figures.extend(each.measure(site, scale))
+            try:
+                figures.extend(each.measure(site, scale))
+            except Exception:  # hours of other measurements are not lost for it
+                traceback.print_exc()
             print(f'{each.name}: {time.monotonic() - began:.0f} s', file=sys.stderr)
     return figures
 
@@ -50,12 +71,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         figures = measure(site, QUICK if options.quick else FULL, options.only)
     run = results.Run.now(site.name, 'quick' if options.quick else 'full', figures)
     before = results.last(options.results, run.site, run.scale)
+    changes = compare(before.figures, figures) if before is not None else []
     path = run.save(options.results)
+    path.with_suffix('.html').write_text(page.render(run, before, changes))
     print(f'{run.title}\n{table.render(figures)}')
     if before is not None:
-        print(f'\nCompared with {before.title}:\n'
-              f'{table.render_changes(compare(before.figures, figures))}')
-    print(f'\n{path}')
+        print(f'\nCompared with {before.title}:\n{table.render_changes(changes)}')
+    print(f'\nWhat must hold:\n{table.render_verdicts(targets.judge(figures))}')
+    print(f'\n{path}\n{path.with_suffix(".html")}')
     return 0
 
 

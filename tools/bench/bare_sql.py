@@ -13,9 +13,10 @@ from sqlalchemy import bindparam as given
 
 from cyborg.db.sqlalchemy import models
 
-Arq, Handle, Transition, Event, Profile, Part, Device, Agent = (model.__table__ for model in (
-    models.ExtArq, models.AttachHandle, models.ArqTransition, models.NovaEvent,
-    models.DeviceProfile, models.Deployable, models.Device, models.Agent))
+Arq, Handle, Transition, Event, Profile, Part, Device, Agent, Attribute = (
+    model.__table__ for model in (
+        models.ExtArq, models.AttachHandle, models.ArqTransition, models.NovaEvent,
+        models.DeviceProfile, models.Deployable, models.Device, models.Agent, models.Attribute))
 
 SHOWN = (
     sa.select(Arq, Profile.c.name, Handle.c.type, Handle.c.uuid, Handle.c.info,
@@ -50,6 +51,14 @@ HELD = WHERE.where(Handle.c.arq_id == given('arq'))
 RELEASE = sa.update(Handle).where(Handle.c.id == given('handle')).values(arq_id=None)
 FORGET = sa.delete(Event).where(Event.c.arq_uuid == given('arq'))
 DELETE = sa.delete(Arq).where(Arq.c.id == given('arq'))
+#: what a list shows, each a query or two
+LISTS = {
+    'devices': (sa.select(Device).order_by(Device.c.id),),
+    'deployables': (
+        sa.select(Part, Device).join(Device, Part.c.device_id == Device.c.id).order_by(Part.c.id),
+        sa.select(Attribute).join(Part, Attribute.c.deployable_id == Part.c.id)
+        .order_by(Attribute.c.id)),
+    'arqs': (SHOWN,)}
 #: when nobody's events are due
 FAR = datetime.timedelta(days=3650)
 
@@ -59,6 +68,13 @@ def connect(database: str) -> sa.Engine:
     if database.startswith('sqlite'):
         return sa.create_engine(database, connect_args={'timeout': 60})
     return sa.create_engine(database, isolation_level='READ COMMITTED', pool_size=16)
+
+
+def read(engine: sa.Engine, what: str, limit: int) -> None:
+    """The rows of a list."""
+    with engine.begin() as connection:
+        for query in LISTS[what]:
+            connection.execute(query.limit(limit)).all()
 
 
 class Life:

@@ -23,7 +23,9 @@ class Failed(Exception):
 class Child:
     """A module of ours that runs apart, until the ``with`` block ends."""
 
-    def __init__(self, module: str, *arguments: str, log: pathlib.Path | None = None) -> None:
+    def __init__(self, module: str, *arguments: str, log: pathlib.Path | None = None,
+                 environ: Mapping[str, str] | None = None) -> None:
+        self._environ = os.environ | {'PYTHONPATH': str(ROOT)} | (environ or {})
         self._argv = [sys.executable, '-m', module, *arguments]
         self._log = log or pathlib.Path(os.devnull)
         self.hello: Any = None  #: what it said first
@@ -31,7 +33,7 @@ class Child:
     def __enter__(self) -> Self:
         with self._log.open('ab') as log:
             self._process = subprocess.Popen(
-                self._argv, cwd=ROOT, env=os.environ | {'PYTHONPATH': str(ROOT)}, text=True,
+                self._argv, cwd=ROOT, env=self._environ, text=True,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
         self.pid = self._process.pid
         self.hello = self.answer()

@@ -22,11 +22,11 @@ class Counter:
     def __init__(self, standalone: Standalone) -> None:
         self._engine = standalone.db.engine
         self._placement = standalone.placement
-        self._counts: Counts[str] = Counts()
+        self.counts: Counts[str] = Counts()
         self._original = rpc.Client.call, rpc.Client.cast
 
     def start(self) -> None:
-        self._counts.clear()
+        self.counts.clear()
         sa.event.listen(self._engine, 'before_cursor_execute', self._note_statement)
         rpc.Client.call, rpc.Client.cast = (
             self._noted(each, name) for each, name in
@@ -38,16 +38,16 @@ class Counter:
         sa.event.remove(self._engine, 'before_cursor_execute', self._note_statement)
         rpc.Client.call, rpc.Client.cast = self._original
         del self._placement.request
-        return {name: self._counts[name] for name in (
+        return {name: self.counts[name] for name in (
             'statements', 'background', 'calls', 'casts', 'placement')}
 
     def _note_statement(self, connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
         if not statement.startswith(BRACKETS):
             name = threading.current_thread().name
-            self._counts['background' if name in BACKGROUND else 'statements'] += 1
+            self.counts['background' if name in BACKGROUND else 'statements'] += 1
 
     def _noted(self, function: Any, name: str) -> Any:
         def noted(*args: Any, **kwargs: Any) -> Any:
-            self._counts[name] += 1
+            self.counts[name] += 1
             return function(*args, **kwargs)
         return noted

@@ -21,6 +21,7 @@ accelerators = 16
 
 def main() -> None:
     directory, host, threads = pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    directory.mkdir(exist_ok=True)
     cloud = Cloud(directory, more=SETTINGS.format(directory=directory))
     cloud.start()
     cloud.host(host)

@@ -91,6 +91,10 @@ class Floor:
         return repeat(seconds, threads, lambda number: bare_sql.Life(
             self._engine, profile, host, providers[number % len(providers)]).live)
 
+    def query(self, what: str, limit: int, seconds: float) -> dict[str, Any]:
+        return repeat(seconds, 1, lambda number: lambda: bare_sql.read(
+            self._engine, what, limit))
+
 
 def main() -> None:
     parser = argparse.ArgumentParser()
@@ -98,7 +102,7 @@ def main() -> None:
     parser.add_argument('--database', required=True)
     options = parser.parse_args()
     floor = Floor(options.transport, options.database)
-    obey({name: getattr(floor, name) for name in ('answer', 'serve', 'rpc', 'sql')})
+    obey({name: getattr(floor, name) for name in ('answer', 'serve', 'rpc', 'sql', 'query')})
 
 
 if __name__ == '__main__':

@@ -4,7 +4,9 @@
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Mapping
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import requests
@@ -15,7 +17,7 @@ from tests.fixtures.identity import AUTHENTICATION, Identity
 from tests.fixtures.processes import PATIENCE, Deployment, Process, is_there
 from tools import services
 from tools.bench.children import ROOT, Child
-from tools.bench.load import Outcome
+from tools.bench.reports import another_database
 from tools.bench.sites import HOST, THREADS, Site, address
 from tools.services import keeper
 from tools.services.keystone import REGION
@@ -67,13 +69,13 @@ class Services(Site):
         self.bare = '127.0.0.1', port
         eventually(lambda: is_there(f'http://127.0.0.1:{port}/'), PATIENCE)
         arguments = '--transport', broker, '--database', self.database
-        answering, self._floor = (
+        answering, self.floor = (
             enter(Child('tools.bench.floor', *arguments, log=self.directory / f'{name}.log'))
             for name in ('echo', 'floor'))
         answering.order('answer')
         self.bare_processes = {
             'http': [process.pid, *keeper.descendants_of(process.pid)],
-            'rpc': [answering.pid, self._floor.pid], 'sql': [self._floor.pid]}
+            'rpc': [answering.pid, self.floor.pid], 'sql': [self.floor.pid]}
 
     @property
     def processes(self) -> dict[str, list[int]]:
@@ -84,11 +86,23 @@ class Services(Site):
         return {name: [each.pid, *keeper.descendants_of(each.pid)]
                 for name, each in services.items()}
 
-    def bare_rpc(self, callers: int, seconds: float) -> Outcome:
-        return Outcome(**self._floor.order('rpc', callers=callers, seconds=seconds))
+    def engines(self) -> dict[str, str]:
+        return {'CYBORG_TEST_TRANSPORT_URL': self.deployment.transport,
+                'CYBORG_TEST_DATABASE_URL': another_database(
+                    self.database, f'bench_{uuid.uuid4().hex}')}
 
-    def bare_sql(self, threads: int, seconds: float) -> Outcome:
-        return Outcome(**self._floor.order('sql', threads=threads, seconds=seconds, **self.life))
+    def start_times(self) -> Iterator[tuple[str, float]]:
+        running = self.deployment
+        heard = running.heartbeat(HOST)
+        for name, process, is_up in (
+                ('conductor', running.conductors[0], running.answers),
+                ('api', running.api, running.answers),
+                ('agent', running.agents[HOST], lambda: running.heartbeat(HOST) > heard)):
+            process.kill()
+            began = time.monotonic()
+            process.start()
+            eventually(is_up, PATIENCE)
+            yield name, time.monotonic() - began
 
 
 class Deployed(Deployment):

@@ -5,6 +5,7 @@ import contextlib
 import json
 import pathlib
 import tempfile
+import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
@@ -18,6 +19,7 @@ PROFILE = 'bench'
 GROUP = {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
 #: that serve requests, in one process
 THREADS = 4
+LATEST = {'OpenStack-API-Version': 'accelerator latest'}
 
 
 class Site:
@@ -40,6 +42,8 @@ class Site:
     #: those of the floor: what serves bare HTTP, what answers and makes bare calls, SQL too
     bare_processes: dict[str, list[int]]
     directory: pathlib.Path
+    #: calls and queries without us
+    floor: Child
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -60,18 +64,18 @@ class Site:
         """Start everything; what is entered is left at the end."""
         raise NotImplementedError
 
-    def bare_rpc(self, callers: int, seconds: float) -> Outcome:
-        """Calls of a bare echo."""
-        raise NotImplementedError
-
-    def bare_sql(self, threads: int, seconds: float) -> Outcome:
-        """Lives of bare SQL."""
-        raise NotImplementedError
-
     @contextlib.contextmanager
     def counted(self) -> Iterator[dict[str, int]]:
         """Counts of statements, calls, casts, Placement calls; known when the block ends."""
         yield {}
+
+    def engines(self) -> dict[str, str]:
+        """How a process is told to use the same broker, and a database on the same server."""
+        return {}
+
+    def start_times(self) -> Iterator[tuple[str, float]]:
+        """Start services anew; which, and seconds until each answers."""
+        raise NotImplementedError
 
     # -- what all have in common -----------------------------------------------------------
 
@@ -91,7 +95,7 @@ class Site:
         request = urllib.request.Request(
             'http://{}:{}/v2{}'.format(*self.address, path), method=method,
             data=None if body is None else json.dumps(body).encode(),
-            headers={'Content-Type': 'application/json', **self.headers})
+            headers={'Content-Type': 'application/json', **LATEST, **self.headers})
         with urllib.request.urlopen(request, timeout=120) as response:
             text = response.read()
         return json.loads(text) if text else None
@@ -103,6 +107,19 @@ class Site:
     def bare_http(self, clients: int, seconds: float) -> Outcome:
         """Requests to the bare application."""
         return self.load.run('once', self.bare, self.headers, clients, seconds, path='/')
+
+
+    def bare_rpc(self, callers: int, seconds: float) -> Outcome:
+        """Calls of a bare echo."""
+        return Outcome(**self.floor.order('rpc', callers=callers, seconds=seconds))
+
+    def bare_sql(self, threads: int, seconds: float) -> Outcome:
+        """Lives of bare SQL."""
+        return Outcome(**self.floor.order('sql', threads=threads, seconds=seconds, **self.life))
+
+    def bare_query(self, what: str, limit: int, seconds: float) -> Outcome:
+        """The rows of a list, without what makes a list of them."""
+        return Outcome(**self.floor.order('query', what=what, limit=limit, seconds=seconds))
 
 
 class Embedded(Site):
@@ -117,18 +134,12 @@ class Embedded(Site):
         self.processes, self.servers = {'standalone': [self._child.pid]}, {}
         self.database = self._child.hello['database']
         self.address = address(self._child.hello['url'])
-        self._floor = enter(Child('tools.bench.floor', '--transport',
+        self.floor = enter(Child('tools.bench.floor', '--transport',
                                   'kombu+memory://localhost//', '--database', self.database,
                                   log=self.directory / 'floor.log'))
-        self.bare_processes = dict.fromkeys(('http', 'rpc', 'sql'), [self._floor.pid])
-        self._floor.order('answer')
-        self.bare = tuple(self._floor.order('serve', threads=THREADS))
-
-    def bare_rpc(self, callers: int, seconds: float) -> Outcome:
-        return Outcome(**self._floor.order('rpc', callers=callers, seconds=seconds))
-
-    def bare_sql(self, threads: int, seconds: float) -> Outcome:
-        return Outcome(**self._floor.order('sql', threads=threads, seconds=seconds, **self.life))
+        self.bare_processes = dict.fromkeys(('http', 'rpc', 'sql'), [self.floor.pid])
+        self.floor.order('answer')
+        self.bare = tuple(self.floor.order('serve', threads=THREADS))
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[dict[str, int]]:
@@ -138,6 +149,13 @@ class Embedded(Site):
             yield counts
         finally:
             counts |= self._child.order('counted')
+
+
+    def start_times(self) -> Iterator[tuple[str, float]]:
+        began = time.monotonic()
+        with Child('tools.bench.embedded', str(self.directory / 'another'), HOST, str(THREADS),
+                   log=self.directory / 'another.log'):
+            yield 'standalone', time.monotonic() - began
 
 
 def address(url: str) -> tuple[str, int]:

@@ -4,6 +4,7 @@
 from collections.abc import Iterable, Sequence
 
 from tools.bench.figures import Change, Figure
+from tools.bench.targets import AT_MOST, Verdict
 
 
 def shown(value: float) -> str:
@@ -25,6 +26,16 @@ def render(figures: Sequence[Figure]) -> str:
             rows.append((f'-- {figure.measurement}' + (f': {where}' if where else ''), '', ''))
             previous = group
         rows.append((f'  {figure.what}', shown(figure.value), figure.unit))
+    return _aligned(rows)
+
+
+def render_verdicts(verdicts: Iterable[Verdict]) -> str:
+    """What must hold, and whether it does."""
+    rows = [('', 'bound', 'measured', '', '')]
+    for each in verdicts:
+        sign = '≤' if each.target.holds is AT_MOST else '≥'
+        rows.append((each.target.sentence, f'{sign} {shown(each.target.bound)}',
+                     shown(each.figure.value), each.figure.unit, '' if each.holds else 'BROKEN'))
     return _aligned(rows)
 
 

@@ -2,8 +2,10 @@
 """``cyborg-sim fleet``: starts the processes, and tells what they do."""
 
 import argparse
+import contextlib
 import json
 import multiprocessing
+import queue
 import sys
 import time
 from collections.abc import Sequence
@@ -13,8 +15,8 @@ from cyborg import errors
 from cyborg.sim import usage
 from cyborg.sim.fleet import figures, member
 
-#: seconds until all queues are declared, for a busy machine and many hosts
-PATIENCE = 1800
+#: seconds between two looks whether who should say something still lives
+PAUSE = 1.0
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -62,32 +64,52 @@ def run(options: argparse.Namespace) -> int:
     # a fresh interpreter: a fork would share connections and locks
     fresh = multiprocessing.get_context('spawn')
     stopping = fresh.Event()
-    channels = [(fresh.Queue(), order) for order in orders(options)]
-    processes = [fresh.Process(target=member.main, args=(order, told, stopping), daemon=True)
-                 for told, order in channels]
-    for process in processes:
-        process.start()
+    parts = [Part(fresh, order, stopping) for order in orders(options)]
     try:
-        for told, _ in channels:
-            told.get(timeout=PATIENCE)
+        for part in parts:
+            part.hear()
         _tell(options, 'listening', {})
-        _watch(options, [told for told, _ in channels])
+        _watch(options, parts)
     except KeyboardInterrupt:
         print(file=sys.stderr)
     finally:
         stopping.set()
-        for told, _ in channels:  # a process does not end before it is rid of what it has to say
-            told.get(timeout=PATIENCE)
-        for process in processes:
-            process.join(PATIENCE)
+        for part in parts:
+            part.end()
     return 0
 
 
-def _watch(options: argparse.Namespace, channels: Sequence[Any]) -> None:
+class Part:
+    """A process of the fleet, and what it has to say."""
+
+    def __init__(self, fresh: Any, order: member.Order, stopping: Any) -> None:
+        self._told = fresh.Queue()
+        self._process = fresh.Process(target=member.main, args=(order, self._told, stopping),
+                                      daemon=True)
+        self._process.start()
+
+    def hear(self) -> Any:
+        """What it says next."""
+        while True:
+            try:
+                return self._told.get(timeout=PAUSE)
+            except queue.Empty:
+                if not self._process.is_alive():
+                    raise errors.ConfigError(
+                        why='A process of the fleet has ended; it said why.') from None
+
+    def end(self) -> None:
+        """It does not end before it is rid of what it has to say."""
+        with contextlib.suppress(errors.ConfigError):
+            self.hear()
+        self._process.join()
+
+
+def _watch(options: argparse.Namespace, parts: Sequence[Part]) -> None:
     end = time.monotonic() + options.duration if options.duration else float('inf')
     before, then = _conductor(options), time.monotonic()
     while time.monotonic() < end:
-        told = figures.together([each.get(timeout=PATIENCE) for each in channels])
+        told = figures.together([part.hear() for part in parts])
         now, spent = time.monotonic(), _conductor(options)
         if options.conductor_pid:
             told['conductor'] = (spent - before) / (now - then)

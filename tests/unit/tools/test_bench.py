@@ -3,7 +3,7 @@
 
 import pytest
 
-from tools.bench import load, results, table
+from tools.bench import load, page, results, table, targets
 from tools.bench.figures import (
     Better,
     Change,
@@ -89,3 +89,43 @@ def test_clients_are_spread_over_processes(count, among, expected):
 
 def test_samples_of_processes_are_put_together():
     assert load.merge([{'a': [1.0]}, {'a': [2.0], 'b': [3.0]}]) == {'a': [1, 2], 'b': [3]}
+
+
+def test_a_target_is_judged_by_the_worst_of_its_figures():
+    [verdict] = targets.judge([
+        Figure('lists', 'list more than query', 'ms', value, {'devices': 1000, 'of': of})
+        for of, value in (('devices', 50), ('arqs', 130))])
+    assert (verdict.figure.value, verdict.holds) == (130, False)
+    [verdict] = targets.judge([
+        Figure('life', 'lives to floor', '×', value, {'stored': stored, 'clients': 16})
+        for stored, value in ((0, 0.9), (1000, 0.7))])
+    assert (verdict.figure.value, verdict.holds) == (0.7, True)
+    assert 'BROKEN' not in table.render_verdicts([verdict])
+
+
+def test_a_target_says_nothing_of_other_circumstances():
+    assert not list(targets.judge([
+        Figure('life', 'lives to floor', '×', 0.1, {'stored': 0, 'clients': 4})]))
+
+
+def test_every_target_is_about_something_that_is_measured():
+    """Names are written twice; here they meet."""
+    known = {'life', 'lists', 'report', 'hotplug', 'fleet'}
+    assert {target.measurement for target in targets.TARGETS} <= known
+
+
+def test_the_page_has_a_plot_of_what_was_measured_along_a_number():
+    figures = [Figure('life', 'bind p50', 'ms', stored / 10 + clients,
+                      {'stored': stored, 'clients': clients})
+               for stored in (0, 1000, 100_000) for clients in (1, 16)]
+    run = results.Run.now('embedded', 'full', figures)
+    text = page.render(run, run, compare(figures, figures))
+    assert text.count('<svg') == 1
+    assert text.count('<polyline') == 2
+    assert 'clients 16' in text and '<h2>Compared' in text
+    assert 'http' not in text
+
+
+def test_a_page_escapes_what_it_shows():
+    run = results.Run.now('<b>', 'full', [])
+    assert '<b>' not in page.render(run, None, [])
