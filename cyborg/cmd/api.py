@@ -28,7 +28,9 @@ class Server:
     def __init__(self, application: Any, host: str, port: int, threads: int) -> None:
         try:
             self._server = waitress.server.create_server(
-                application, host=host, port=port, threads=threads, ident='cyborg')
+                application, host=host, port=port, threads=threads, ident='cyborg',
+                # whether to believe a proxy is for http_proxy_to_wsgi to say, in the pipeline
+                clear_untrusted_proxy_headers=False)
         except OSError as error:
             raise errors.ConfigError(
                 why=f'Cannot listen on {host}:{port}: {error.strerror}.') from error

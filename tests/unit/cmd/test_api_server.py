@@ -73,3 +73,21 @@ def test_a_caller_who_does_not_finish_his_request_does_not_hold_it_up(server, mo
         eventually(lambda: [each for each in channels(server) if each.request])
         server.stop()
     assert not channels(server)
+
+
+def test_what_a_proxy_says_reaches_the_pipeline():
+    seen = {}
+
+    def application(environ, start_response):
+        seen.update(environ)
+        start_response('204 No Content', [])
+        return []
+    server = api.Server(application, '127.0.0.1', 0, threads=1)
+    server.start()
+    requests.get(server.url, headers={
+        'X-Forwarded-Proto': 'https', 'X-Forwarded-Host': 'cloud.example'})
+    server.stop()
+    assert (seen['HTTP_X_FORWARDED_PROTO'], seen['HTTP_X_FORWARDED_HOST']) == (
+        'https', 'cloud.example')
+    # and is not believed before that
+    assert (seen['wsgi.url_scheme'], seen['REMOTE_ADDR']) == ('http', '127.0.0.1')
