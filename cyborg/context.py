@@ -28,6 +28,6 @@ class RequestContext(context.RequestContext):
         return self.is_admin or self.is_service
 
 
-def internal() -> RequestContext:
-    """The context of what Cyborg does on its own account."""
-    return RequestContext(is_admin=True, overwrite=False)
+def internal(cause: str | None = None) -> RequestContext:
+    """The context of what Cyborg does on its own account, or because of a request."""
+    return RequestContext(is_admin=True, overwrite=False, global_request_id=cause)

@@ -28,7 +28,7 @@ class Conducted:
 
     def wake(self, context: Any) -> None:
         """Report now."""
-        self._inventory.wake(must_report=True)
+        self._inventory.wake(must_report=True, cause=context.global_id)
 
 
 class OsAcc:

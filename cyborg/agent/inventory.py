@@ -46,6 +46,7 @@ class Inventory:
         self._awake = threading.Event()
         self._stopping = threading.Event()
         self._must_report = False
+        self._cause: str | None = None
         self._thread = threading.Thread(
             target=self._run, name=f'inventory-{hostname}', daemon=True)
         # what was last agreed on
@@ -72,10 +73,12 @@ class Inventory:
         if self._thread.is_alive():
             self._thread.join()
 
-    def wake(self, must_report: bool = False) -> None:
-        """Look now; ``must_report``: and tell, even if nothing changed."""
+    def wake(self, must_report: bool = False, cause: str | None = None) -> None:
+        """Look now; ``must_report``: and tell, even if nothing changed. ``cause``: the request
+        because of which, which others should hear of."""
         if must_report:
             self._must_report = True
+        self._cause = cause or self._cause
         self._awake.set()
 
     def _run(self) -> None:
@@ -114,6 +117,9 @@ class Inventory:
     def sync(self) -> None:
         """One round: see, report, publish, finish what was left undone."""
         must_report, self._must_report = self._must_report, False
+        cause, self._cause = self._cause, None
+        asker = context.internal(cause)
+        asker.update_store()  # Placement's client looks for it there
         try:
             was_idle, prepared = self._attacher.is_idle, self._attacher.prepared
             found, states = drivers.discover(self._guards)
@@ -121,19 +127,20 @@ class Inventory:
             is_still = was_idle and self._attacher.is_idle
             report = self._report(found, states, mdevs if is_still else None, prepared)
             if report.digest == self._digest and not must_report:
-                self._conductor.heartbeat(context.internal(), self._hostname, report.digest)
+                self._conductor.heartbeat(asker, self._hostname, report.digest)
             else:
-                self._tell(report)
+                self._tell(asker, report)
                 if must_report:  # somebody doubts what we published
                     self._placement.forget()
         except Exception:
             self._must_report = must_report or self._must_report
+            self._cause = self._cause or cause
             raise
         self._publish()
 
-    def _tell(self, report: objects.Report) -> None:
+    def _tell(self, asker: context.RequestContext, report: objects.Report) -> None:
         programmed = self._programmer.count
-        plan = self._conductor.report(context.internal(), report)
+        plan = self._conductor.report(asker, report)
         LOG.info('Reported %s devices of %s.', len(report.devices), self._hostname)
         self._digest = report.digest
         self._planned = self._unpublished = plan.providers

@@ -17,6 +17,7 @@ class Nova(neighbour.Neighbour):
         self._lock = threading.Condition()
         self._events: list[dict[str, str]] = []
         self.requests: list[dict[str, Any]] = []  #: bodies, one a POST
+        self.request_ids: list[str | None] = []  #: those that came along
         self.unknown: set[str] = set()  #: servers that were deleted
         self.code = 200  #: of each event; 5xx: of the whole request
         super().__init__(self._handler())
@@ -57,6 +58,7 @@ class Nova(neighbour.Neighbour):
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers['Content-Length'])))
+                nova.request_ids.append(self.headers.get('X-OpenStack-Request-ID'))
                 asked = self.headers.get('OpenStack-API-Version', '')
                 if self.path != '/os-server-external-events' or asked != 'compute 2.82':
                     self.answer(400, {'badRequest': {'code': 400, 'message': 'not known'}})
