@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from cyborg.accelerator.drivers import intel_qat
+from cyborg.agent import hotplug
 from cyborg.agent.service import Agent
 from cyborg.clients.placement import Placement
 from cyborg.sim import nova
@@ -235,6 +236,23 @@ class TestHotPlug:
         assert rounds == [len(events)]
 
 
+def test_where_udev_is_not_to_be_had_the_timer_finds_cards(tmp_path, monkeypatch, capfd):
+    def refuse():
+        raise ImportError('No library named udev')
+    monkeypatch.setattr(hotplug.pyudev, 'Context', refuse)
+
+    class Container(SimHost):
+        monitor = staticmethod(hotplug.UdevMonitor)
+    cloud = Cloud(tmp_path, more='[agent]\nresync_interval = 1\n')
+    cloud.start()
+    host = cloud.host(make=Container, drivers=['nvme_driver'])
+    for address in ('0000:c5:00.0', '0000:c6:00.0'):
+        host.plug_in('144d:a80a', at=address)
+        eventually(lambda address=address: f'compute1_{address}' in offered(cloud))
+    cloud.stop()
+    assert capfd.readouterr().err.count('udev is not available') == 1
+
+
 class TestDriversThatFail:
     QAT, DISK = '0000:6b:00.0', '0000:c5:00.0'
 
@@ -383,6 +401,9 @@ class TestCosts:
         assert rpc == ['report']
         count = len(self.GPUS + self.QATS)
         assert len(self.of_providers(http)) <= 3 * count + LOOKUPS
+        # names that Placement has never heard of are made once in a cloud, not once a card
+        names = [call for call in http if call not in self.of_providers(http)]
+        assert len(names) == len(set(names))
         # later ones: a message that all of it is published, then heartbeats alone
         rpc.clear()
         http.clear()
