@@ -33,7 +33,8 @@ def main() -> None:
     conf.write_text(CONF.format(directory=directory))
     with (directory / 'log').open('wb') as log:
         daemon = subprocess.Popen(
-            ['libvirtd', '-f', conf, '-p', directory / 'pid'], stdout=log, stderr=log,
+            ['setpriv', '--pdeathsig', 'KILL', 'libvirtd', '-f', conf, '-p', directory / 'pid'],
+            stdout=log, stderr=log,
             env=os.environ | {'LIBVIRT_DRIVER_DIR': str(directory / 'drivers')})
     try:
         socket = directory / 'libvirt-sock'
