@@ -53,7 +53,11 @@ class Waiter:
 
         def is_over() -> bool:
             nonlocal seen
-            seen = self._conductor.get_deployable(context, started.uuid)
+            try:
+                seen = self._conductor.get_deployable(context, started.uuid)
+            except errors.DeployableNotFound as error:
+                raise errors.ProgramFailed(
+                    uuid=started.uuid, why='it went away meanwhile.') from error
             return not _goes_on(seen, started)
         self._wait(is_over, f'the programming of {started.uuid}')
         return seen

@@ -155,6 +155,7 @@ def test_what_is_asked_for_once_more_is_waited_for_too():
 @pytest.mark.parametrize(('seen', 'sentence'), [
     (part(error='The card is on fire.'), 'on fire'),
     (part(error='The card is on fire.', loaded='b'), 'on fire'),
+    (errors.DeployableNotFound(uuid=uuid(1)), 'went away'),
     (part('b', turn=2), 'programmed anew'),
     (part(loaded='b', turn=2), 'programmed anew'),
     (part(error='Of the other one.', turn=2), 'programmed anew'),
