@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every family of devices on its way to Placement, when it comes, goes, falls ill, recovers."""
 
+import re
 import threading
 
 import pytest
@@ -270,7 +271,7 @@ class TestDriversThatFail:
         return {each['name']: (each['status'], each['error']) for each in agent['drivers']}
 
     @pytest.mark.parametrize('way, why', [
-        ('raise', 'ZeroDivisionError'), ('hang', 'did not end within 1 seconds')])
+        ('raise', 'ZeroDivisionError'), ('hang', 'did not end within 1 seconds|still hangs')])
     def test_one_is_told_and_hurts_nobody_else(self, cloud, monkeypatch, way, why):
         gate = threading.Event()
 
@@ -285,7 +286,7 @@ class TestDriversThatFail:
             eventually(lambda: offered(cloud) == {
                 f'compute1_{self.QAT}': 16, f'compute1_{self.DISK}': 1})
             status, error = self.states(cloud)['intel_qat_driver']
-            assert status == 'failed' and why in error
+            assert status == 'failed' and re.search(why, error)
             assert self.states(cloud)['nvme_driver'] == ('ok', None)
         gate.set()
 
