@@ -70,7 +70,8 @@ class Bitstreams:
                 image=programming.image_uuid, why=error.faultstring) from error
         except OSError as error:
             raise errors.ImageRefused(
-                image=programming.image_uuid, why=f'it cannot be kept: {error}.') from error
+                image=programming.image_uuid,
+                why=f'it cannot be kept: {error.strerror}.') from error
 
     def _refusal(self, image: dict[str, Any], programming: objects.Programming) -> str | None:
         """Why an image cannot be loaded, by what Glance tells of it."""

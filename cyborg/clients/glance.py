@@ -8,9 +8,12 @@ from typing import Any, Self
 import requests
 from keystoneauth1 import exceptions
 from oslo_config import cfg
+from oslo_log import log
 
 from cyborg import errors
 from cyborg.clients import keystone
+
+LOG = log.getLogger(__name__)
 
 CHUNK = 1024 * 1024
 
@@ -44,7 +47,8 @@ class Glance:
             try:
                 yield from response.iter_content(CHUNK)
             except requests.RequestException as error:
-                raise errors.Unavailable(f'Glance broke off: {error}') from error
+                LOG.warning('Glance broke off: %s', error)
+                raise errors.Unavailable('Glance broke off.') from error
 
     @contextlib.contextmanager
     def _asked(self, path: str, request_id: str | None) -> Iterator[requests.Response]:
@@ -56,7 +60,9 @@ class Glance:
             response = self._adapter.get(f'{prefix}/images{path}', headers=headers, stream=True,
                                          raise_exc=False)
         except exceptions.ClientException as error:
-            raise errors.Unavailable(f'Glance cannot be reached: {error}') from error
+            # where it should be is for operators to know, not for whoever asked for the image
+            LOG.warning('Glance cannot be reached: %s', error)
+            raise errors.Unavailable('Glance cannot be reached.') from error
         with response:
             if response.status_code in (403, 404):
                 raise errors.NotFound('Glance does not have it, or not for us.')
@@ -69,4 +75,5 @@ class Glance:
         try:
             return dict(response.json())
         except (requests.RequestException, ValueError, TypeError) as error:
-            raise errors.Unavailable(f'Glance answered with no JSON: {error}') from error
+            LOG.warning('Glance answered with no JSON: %s', error)
+            raise errors.Unavailable('Glance answered with no JSON.') from error

@@ -66,7 +66,7 @@ class Audit:
         with self._db.reader() as session:
             before = models.now() - self._grace
             findings = [*_handles(session), *_requests(session), *_clean_ups(session, before),
-                        *_outbox(session, before)]
+                        *_programmings(session, before), *_outbox(session, before)]
             servers = _servers(session, before)
         # questions to others are asked outside the transaction
         return [*findings, *self._neighbours(servers)]
@@ -132,6 +132,18 @@ def _clean_ups(session: orm.Session, before: datetime.datetime) -> Iterator[Find
     for handle, hostname, attempts, error in rows:
         why = f'it failed {attempts} times: {error}' if error else 'its agent has not done it'
         yield Finding(f'Handle {handle} on {hostname} waits for its clean-up; {why}',
+                      f'see to the agent of {hostname}, or cyborg-manage host forget')
+
+
+def _programmings(session: orm.Session, before: datetime.datetime) -> Iterator[Finding]:
+    """Images that hosts should have loaded long ago."""
+    deployable, device = models.Deployable, models.Device
+    rows = session.execute(
+        sa.select(deployable.uuid, deployable.program_image, device.hostname)
+        .join(deployable.device).where(deployable.program_since < before))
+    for uuid, image, hostname in rows:
+        yield Finding(f'Deployable {uuid} on {hostname} waits for image {image}; until its '
+                      'agent says how loading that ended, nobody can have it.',
                       f'see to the agent of {hostname}, or cyborg-manage host forget')
 
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """An image of Glance's becomes what an FPGA does, or it is said why not."""
 
+import datetime
 import pathlib
 import threading
 import uuid
 
 import pytest
 
+from cyborg.conductor.audit import Audit
 from tests.fixtures.cloud import Cloud, eventually
 from tests.fixtures.fpga import ADDRESS, FIRST_FUNCTION, FUNCTION, REGION_TYPE, FpgaHost, gbs
 
@@ -206,7 +208,8 @@ def test_a_glance_that_is_gone_is_said_to_be(cloud, host):
     cloud.glance.stop()
     answer = ask(cloud, image)
     assert answer.status_code == 409
-    assert 'Glance cannot be reached' in answer.text
+    assert 'Glance cannot be reached.' in answer.text
+    assert cloud.glance.url not in answer.text
 
 
 # -- drivers that fail -----------------------------------------------------------------------
@@ -388,6 +391,9 @@ def test_an_agent_that_comes_back_does_what_its_host_owes(cloud, host):
     assert ask(cloud, image).status_code == 202
     [arq] = cloud.request('fpga')
     assert cloud.bind(arq, rp=rp).status_code == 409
+    # an operator is told
+    [finding] = Audit(cloud.standalone.db, grace=datetime.timedelta(0)).look()
+    assert f'waits for image {image}' in finding.what
     cloud.standalone.add_host(host)
     eventually(lambda: deployable(cloud)['bitstream_id'] == image)
     assert cloud.bind(arq, rp=rp).status_code == 202
