@@ -16,12 +16,14 @@ import requests
 import sqlalchemy as sa
 
 from cyborg.db.sqlalchemy import models
+from tests.fixtures import fpga
 from tests.fixtures.cloud import eventually
 from tests.fixtures.processes import PATIENCE, Deployment
 
 FPGA = {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
 VGPU = {'resources:VGPU': '1'}
 CARD = '0000:3b:00.0'
+REGION = f'compute1_{fpga.ADDRESS}_region0'
 
 
 def states(deployment):
@@ -51,6 +53,36 @@ def test_the_whole_way_over_real_processes(deployment):
     assert deployment.call('DELETE', path).status_code == 204
     eventually(lambda: not kernel.mdevs(), PATIENCE)
     assert states(deployment) == {vgpu['uuid']: 'Unbound'}
+
+
+def test_an_agent_that_is_killed_while_it_programs_does_so_when_it_is_back(deployment):
+    # given an agent whose tool is at work on a region
+    kernel = deployment.host('compute1', [fpga.ADDRESS], model='8086:09c4',
+                             driver='intel_fpga_driver')
+    image, region, rp = deployment.glance.add(fpga.gbs()), REGION, deployment.rp()
+    deployment.profile('fpga', {'resources:FPGA': '1'})
+    [arq] = deployment.request('fpga')
+    [uuid] = [each['uuid'] for each in deployment.get('/deployables')['deployables']
+              if each['name'] == region]
+    kernel.gate.clear()
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        answer = pool.submit(deployment.call, 'PATCH', f'/deployables/{uuid}/program', json=[
+            {'op': 'add', 'path': '/program', 'value': [{'image_uuid': image}]}])
+        eventually(lambda: kernel.waiting, PATIENCE)
+        # when it is killed
+        deployment.agents['compute1'].kill()
+    # then the request says that it goes on, and nobody gets the region meanwhile
+    assert answer.result().status_code == 202
+    assert deployment.bind(arq, rp=rp).status_code == 409
+    # and the next agent ends what was begun
+    kernel.gate.set()
+    deployment.agents['compute1'].start()
+    eventually(lambda: deployment.get(f'/deployables/{uuid}')['bitstream_id'] == image, PATIENCE)
+    function = fpga.FUNCTION.upper().replace('-', '_')
+    eventually(lambda: f'CUSTOM_FPGA_INTEL_FUNCTION_{function}'
+               in deployment.providers()[region]['traits'], PATIENCE)
+    assert deployment.bind(arq, rp=rp).status_code == 202
+    assert not list(deployment.directory.glob('bitstream-*'))
 
 
 # -- told to stop ----------------------------------------------------------------------------
