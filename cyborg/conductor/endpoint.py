@@ -84,8 +84,7 @@ class Endpoint:
         with self.db.writer() as session, Ledger(session, cause) as ledger:
             yield ledger
         self.tell_hosts(context, ledger.work, ledger.stale_hosts)
-        if ledger.has_events:
-            self.outbox.wake()
+        self.outbox.send(ledger.events)
         self.notifier.send(context, ledger.notices)
 
     def tell_hosts(self, context: RequestContext, work: dict[str, list[objects.Work]],

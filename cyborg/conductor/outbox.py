@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tells Nova what became of its requests: state first, then the event, until Nova takes it."""
 
+import contextlib
 import datetime
 import itertools
+import queue
 import threading
 import time
+from collections.abc import Sequence
 
 from oslo_log import log
 
@@ -14,9 +17,8 @@ from cyborg.db.sqlalchemy import engine, models, nova_events
 
 LOG = log.getLogger(__name__)
 
-#: seconds for which an event belongs to the conductor that is sending it
-CLAIM = 60
 BATCH = 200
+MOST_FRESH = 1000  #: transactions whose events wait in memory
 LONGEST_PAUSE = 300  #: seconds before an event that Nova refused is sent again
 LONGEST_REST = 30  #: seconds for which a Nova that is down is left alone
 #: Nova has it; has no host for the server yet and will read the state; or knows no such server
@@ -50,6 +52,8 @@ class Outbox:
         self._nova = nova
         self._interval = interval
         self._circuit = Circuit()
+        self._fresh: queue.SimpleQueue[Sequence[models.NovaEvent]] = queue.SimpleQueue()
+        self._look_at = 0.0  #: when to look into the table
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name='outbox', daemon=True)
@@ -58,8 +62,16 @@ class Outbox:
         self._thread.start()
 
     def wake(self) -> None:
-        """There may be something to send."""
+        """There may be something in the table."""
+        self._look_at = 0.0
         self._wake.set()
+
+    def send(self, events: Sequence[models.NovaEvent]) -> None:
+        """Send what was just put into the table and is ours. What is too much, because Nova is
+        slow or down, waits there until it is nobody's."""
+        if events and self._fresh.qsize() < MOST_FRESH:
+            self._fresh.put(events)
+            self._wake.set()
 
     def stop(self) -> None:
         """Finish what is being sent; the rest stays in the table."""
@@ -72,26 +84,42 @@ class Outbox:
         while not self._stopping.is_set():
             self._wake.clear()
             try:
-                while not self._stopping.is_set() and self.deliver():
-                    pass
+                self.deliver_fresh()
+                if time.monotonic() >= self._look_at:
+                    self._look_at = time.monotonic() + self._interval
+                    while not self._stopping.is_set() and self.deliver_due():
+                        pass
             except Exception:
                 LOG.exception('Sending events to Nova failed; they stay in the outbox.')
             if rest := self._circuit.wait:
                 self._stopping.wait(rest)
+                self._look_at = 0.0
             else:
-                self._wake.wait(self._interval)
+                self._wake.wait(max(0.0, self._look_at - time.monotonic()))
+        self.deliver_fresh()  # that is, give them back
 
-    def deliver(self) -> bool:
-        """Send what is due, one request a server; False if there is nothing more to send now."""
+    def deliver_fresh(self) -> None:
+        """Send what was handed to us, as far as it is still ours."""
+        events: list[models.NovaEvent] = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                events += self._fresh.get_nowait()
+        now = models.now()
+        self._send_all([event for event in events if event.due_at > now])
+
+    def deliver_due(self) -> bool:
+        """Send what is due in the table; False if there is nothing more to send now."""
         with self._db.writer() as session:
-            until = models.now() + datetime.timedelta(seconds=CLAIM)
-            events = nova_events.claim(session, until, BATCH)
-        by_server = itertools.groupby(
-            sorted(events, key=lambda event: (event.instance_uuid, event.id)),
-            key=lambda event: event.instance_uuid)
-        for _, group in by_server:
-            self._send(list(group))
+            events = nova_events.claim(session, BATCH)
+        self._send_all(events)
         return bool(events) and not self._circuit.wait
+
+    def _send_all(self, events: Sequence[models.NovaEvent]) -> None:
+        """One request a server, of what was claimed together; each server's in their order."""
+        by_server = sorted(events, key=lambda event: event.instance_uuid)
+        for _, group in itertools.groupby(
+                by_server, key=lambda event: (event.instance_uuid, event.claim)):
+            self._send(list(group))
 
     def _send(self, events: list[models.NovaEvent]) -> None:
         codes = [0] * len(events)
@@ -112,8 +140,8 @@ class Outbox:
                       event.arq_uuid, code or 'nothing')
         with self._db.writer() as session:
             if settled:
-                nova_events.remove(session, [event.id for event in settled])
+                nova_events.remove(session, settled)
             if rest:
                 pause = self._circuit.wait or min(2 ** min(rest[0].attempts, 16), LONGEST_PAUSE)
-                nova_events.postpone(session, [event.id for event in rest],
-                                     models.now() + datetime.timedelta(seconds=pause))
+                nova_events.postpone(
+                    session, rest, models.now() + datetime.timedelta(seconds=pause))

@@ -20,11 +20,13 @@ class Ledger:
         self.session = session
         self._cause = cause
         self._steps: list[history.Change] = []
-        self._events: list[tuple[models.ExtArq, str]] = []
+        self._told: list[tuple[models.ExtArq, str]] = []
         #: by host
         self.work: dict[str, list[objects.Work]] = {}
         #: whose providers must be redone
         self.stale_hosts: set[str] = set()
+        #: what Nova should hear; known when the block ends
+        self.events: list[models.NovaEvent] = []
         #: what operators should hear of devices
         self.notices: list[Notice] = []
 
@@ -35,11 +37,7 @@ class Ledger:
 
     def announce(self, arqs: Iterable[models.ExtArq], status: str) -> None:
         """Have Nova hear how binding went."""
-        self._events.extend((arq, status) for arq in arqs)
-
-    @property
-    def has_events(self) -> bool:
-        return bool(self._events)
+        self._told.extend((arq, status) for arq in arqs)
 
     def assign(self, hostname: str, work: objects.Work) -> None:
         """Have a host do something."""
@@ -53,5 +51,6 @@ class Ledger:
         if error is not None:
             return
         history.record(self.session, self._cause, self._steps)
-        nova_events.add(self.session, self._events, self._cause.request_id)
+        if self._told:
+            self.events = nova_events.add(self.session, self._told, self._cause.request_id)
         agents.distrust(self.session, self.stale_hosts)

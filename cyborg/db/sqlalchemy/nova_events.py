@@ -12,20 +12,31 @@ from cyborg.db.sqlalchemy import models
 
 Event = models.NovaEvent
 
+#: seconds for which an event belongs to the conductor that is sending it
+CLAIM = 60
+
 
 def add(session: orm.Session, told: Iterable[tuple[models.ExtArq, str]],
-        request_id: str | None = None) -> None:
-    """Put events, a request and its status each, into the outbox."""
-    now = models.now()
+        request_id: str | None = None) -> list[Event]:
+    """Put events, a request and its status each, into the outbox.
+
+    They belong to the caller, who sends them after the commit; nobody else does for a while.
+    """
+    mark, until, now = uuidutils.generate_uuid(), _lease(), models.now()
     rows = [{'instance_uuid': arq.instance_uuid, 'arq_uuid': arq.uuid, 'status': status,
-             'request_id': request_id, 'due_at': now, 'created_at': now}
-            for arq, status in told]
-    if rows:
-        session.execute(sa.insert(Event), rows)
+             'request_id': request_id, 'claim': mark, 'due_at': until, 'attempts': 1,
+             'created_at': now} for arq, status in told]
+    session.execute(sa.insert(Event), rows)
+    return [Event(**row) for row in rows]
 
 
-def claim(session: orm.Session, until: datetime.datetime, most: int) -> list[Event]:
-    """Take events that are due; nobody else gets them before ``until``."""
+def _lease() -> datetime.datetime:
+    """Until when events belong to whoever claims them now."""
+    return models.now() + datetime.timedelta(seconds=CLAIM)
+
+
+def claim(session: orm.Session, most: int) -> list[Event]:
+    """Take events that are due; nobody else gets them for a while."""
     now, mark = models.now(), uuidutils.generate_uuid()
     ids = session.scalars(sa.select(Event.id).where(Event.due_at <= now)
                           .order_by(Event.id).limit(most)).all()
@@ -33,20 +44,29 @@ def claim(session: orm.Session, until: datetime.datetime, most: int) -> list[Eve
         return []
     session.execute(
         sa.update(Event).where(Event.id.in_(ids), Event.due_at <= now)
-        .values(claim=mark, due_at=until, attempts=Event.attempts + 1),
+        .values(claim=mark, due_at=_lease(), attempts=Event.attempts + 1),
         execution_options={'synchronize_session': False})
     return list(session.scalars(
         sa.select(Event).where(Event.claim == mark).order_by(Event.id)))
 
 
-def remove(session: orm.Session, ids: Sequence[int]) -> None:
+def _are(events: Sequence[Event]) -> sa.ColumnElement[bool]:
+    """Those of one server that one claim took."""
+    return sa.and_(Event.claim == events[0].claim,
+                   Event.instance_uuid == events[0].instance_uuid,
+                   Event.arq_uuid.in_([event.arq_uuid for event in events]))
+
+
+def remove(session: orm.Session, events: Sequence[Event]) -> None:
     """Forget events that Nova has heard, or will never want to hear."""
-    session.execute(sa.delete(Event).where(Event.id.in_(ids)))
+    session.execute(sa.delete(Event).where(_are(events)),
+                    execution_options={'synchronize_session': False})
 
 
-def postpone(session: orm.Session, ids: Sequence[int], due_at: datetime.datetime) -> None:
+def postpone(session: orm.Session, events: Sequence[Event], due_at: datetime.datetime) -> None:
     """Try these again, not before then."""
-    session.execute(sa.update(Event).where(Event.id.in_(ids)).values(due_at=due_at, claim=None))
+    session.execute(sa.update(Event).where(_are(events)).values(due_at=due_at, claim=None),
+                    execution_options={'synchronize_session': False})
 
 
 def forget(session: orm.Session, arq_uuids: Sequence[str]) -> None:
