@@ -32,7 +32,7 @@ def configure(argv: Sequence[str] | None = None,
     opts.set_defaults(CONF)
     messaging.set_transport_defaults(rpc.EXCHANGE)
     db_options.set_defaults(CONF)
-    for name, value in (('max_retries', 3), ('retry_interval', 2)):
+    for name, value in (('max_retries', 3), ('retry_interval', 2), ('max_pool_size', 16)):
         CONF.set_default(name, value, 'database')
     CONF(sys.argv[1:] if argv is None else list(argv), project='cyborg',
          version=VERSION.release_string(), default_config_files=default_config_files)

@@ -38,6 +38,8 @@ class Conductor:
         self._stop_metrics: Callable[[], None] | None = None
         self._server = rpc.server(
             transport, rpc.CONDUCTOR, name, [endpoint(*parts) for endpoint in ENDPOINTS])
+        # A thread more than there are connections to keep would open one for every message.
+        conf.set_default('executor_thread_pool_size', conf.database.max_pool_size)
 
     def start(self) -> None:
         self.outbox.start()

@@ -112,3 +112,10 @@ def test_a_question_tells_whether_heartbeats_arrive(cloud, start):
     # when a host has sent something that no conductor has
     fleet._sent = dict.fromkeys(NAMES, time.time() + 3600)
     eventually(lambda: fleet._ask() or counts(fleet)['behind'])
+
+
+def test_a_conductor_has_no_more_threads_than_connections_to_keep(cloud):
+    conf, engine = cloud.standalone.conf, cloud.standalone.db.engine
+    kept = conf.database.max_pool_size
+    assert conf.executor_thread_pool_size <= kept
+    assert engine.dialect.name == 'sqlite' or engine.pool.size() == kept
