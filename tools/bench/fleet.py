@@ -100,10 +100,14 @@ def _run(site: Services, hosts: int, seconds: float, begin: Any, *more: str) -> 
     with (site.directory / 'fleet.log').open('ab') as log, subprocess.Popen(
             argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True,
             env={'PYTHONPATH': str(ROOT), 'PATH': '/usr/bin:/bin'}) as process:
-        process.stdout.readline()  # listening
-        first = json.loads(process.stdout.readline())
-        begin()
-        second = json.loads(process.stdout.readline())
+        try:
+            process.stdout.readline()  # listening
+            first = json.loads(process.stdout.readline())
+            begin()
+            second = json.loads(process.stdout.readline())
+        except BaseException:
+            process.terminate()
+            raise
     second['all'] = {name: count + first['counts'][name]
                      for name, count in second['counts'].items()}
     return second

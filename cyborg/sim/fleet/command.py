@@ -6,6 +6,7 @@ import contextlib
 import json
 import multiprocessing
 import queue
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -63,6 +64,7 @@ def run(options: argparse.Namespace) -> int:
         raise errors.ConfigError(why='Say with --config-file where the broker is.')
     # a fresh interpreter: a fork would share connections and locks
     fresh = multiprocessing.get_context('spawn')
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C
     stopping = fresh.Event()
     parts = [Part(fresh, order, stopping) for order in orders(options)]
     try:

@@ -4,8 +4,10 @@
 import concurrent.futures
 import heapq
 import logging
+import multiprocessing
 import pathlib
 import random
+import signal
 import tempfile
 import threading
 import time
@@ -168,6 +170,9 @@ class Member:
 
 def main(order: Order, told: Any, stopping: Any) -> None:
     """What a process of the fleet runs: tells its figures every so often until told to stop."""
+    parent = multiprocessing.parent_process()
+    # Ctrl-C reaches all processes, and the parent tells us in its own time
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     files = [word for each in order.config_files for word in ('--config-file', each)]
     conf = startup.configure(files, default_config_files=[])
     logging.getLogger('cyborg').setLevel(logging.WARNING)
@@ -175,7 +180,7 @@ def main(order: Order, told: Any, stopping: Any) -> None:
         member = Member(conf, order, pathlib.Path(directory))
         member.start()
         told.put(None)  # listening
-        while not stopping.wait(order.every):
+        while not stopping.wait(order.every) and parent.is_alive():
             told.put(member.figures.take())
         told.put(member.figures.take())
         member.stop()
