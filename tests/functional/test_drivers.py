@@ -398,8 +398,10 @@ class TestCosts:
     def test_a_host_costs_a_message_and_three_calls_a_provider_once(self, cloud, counted):
         agent, rpc, http, host = counted
         # the first round
-        agent.inventory.sync()
+        with cloud.statements() as statements:
+            agent.inventory.sync()
         assert rpc == ['report']
+        assert len(statements) <= 40
         count = len(self.GPUS + self.QATS)
         assert len(self.of_providers(http)) <= 3 * count + LOOKUPS
         # names that Placement has never heard of are made once in a cloud, not once a card
