@@ -89,6 +89,7 @@ def run(directory: pathlib.Path, port: int) -> int:
         server = api.Server(standalone.api, '127.0.0.1', port,
                             standalone.conf.api.api_workers)
         server.start()
+        startup.settle()
         (directory / 'clouds.yaml').write_text(CLOUDS.format(url=server.url))
         print(SERVING.format(url=server.url, host=host.name, directory=directory), flush=True)
         signal.sigwait(STOPPING)

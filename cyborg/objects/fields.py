@@ -14,12 +14,13 @@ from oslo_versionedobjects.fields import (
     FloatField,
     IntegerField,
     ListOfDictOfNullableStringsField,
-    ListOfObjectsField,
     ListOfStringsField,
     ObjectField,
     StringField,
     UnspecifiedDefault,
 )
+
+from cyborg.objects.tables import ListOfObjectsField
 
 __all__ = (
     'BooleanField', 'DateTimeField', 'DictOfIntegersField', 'DictOfStringsField', 'EnumField',
@@ -40,7 +41,7 @@ class UUID(fields.UUID):
         return text
 
 
-class UUIDField(fields.AutoTypedField[str]):
+class UUIDField(fields.StringField):
     AUTO_TYPE = UUID()
 
 

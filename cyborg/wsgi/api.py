@@ -8,3 +8,4 @@ from cyborg.api import app
 from cyborg.cmd import startup
 
 application = app.load_app(startup.configure())
+startup.settle()

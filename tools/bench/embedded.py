@@ -5,6 +5,7 @@ import pathlib
 import sys
 from typing import Any
 
+from cyborg.cmd import startup
 from tests.fixtures.cloud import Cloud
 from tests.fixtures.identity import Served
 from tools.bench.children import obey
@@ -25,6 +26,7 @@ def main() -> None:
     cloud = Cloud(directory, more=SETTINGS.format(directory=directory))
     cloud.start()
     cloud.host(host)
+    startup.settle()
     counter = Counter(cloud.standalone)
     with Served(cloud, threads=threads) as served:
         def where() -> dict[str, Any]:

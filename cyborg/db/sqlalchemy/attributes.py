@@ -142,11 +142,11 @@ def update(owner: Deployable, wanted: Sequence[objects.Attribute],
         owner.attributes.remove(row)
 
 
-def of_deployables(session: orm.Session, ids: Collection[int]) -> dict[int, list[Attribute]]:
-    """The attributes of some deployables, in one query."""
-    found: dict[int, list[Attribute]] = {id: [] for id in ids}
-    for row in session.scalars(sa.select(Attribute).where(Attribute.deployable_id.in_(ids))
-                               .order_by(Attribute.id)):
+def of_deployables(session: orm.Session, ids: Collection[int]) -> dict[int, list[Any]]:
+    """The attributes of some deployables, as rows of the table, in one query."""
+    found: dict[int, list[Any]] = {id: [] for id in ids}
+    for row in session.execute(sa.select(Attribute.__table__)
+                               .where(Attribute.deployable_id.in_(ids)).order_by(Attribute.id)):
         found[row.deployable_id].append(row)
     return found
 

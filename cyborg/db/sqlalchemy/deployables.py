@@ -14,26 +14,28 @@ FILTERS = {'uuid': Deployable.uuid, 'name': Deployable.name, 'rp_uuid': Deployab
            'device_uuid': models.Device.uuid, 'hostname': models.Device.hostname,
            'bitstream_id': Deployable.bitstream_id, 'parent_id': Deployable.parent_id,
            'parent_uuid': PARENT.uuid, 'root_id': Deployable.root_id, 'root_uuid': ROOT.uuid}
+#: named as the fields of objects.Deployable
+ALL = (sa.select(*(getattr(Deployable, name) for name in objects.Deployable.fields
+                   if name in Deployable.__table__.columns),
+                 models.Device.uuid.label('device_uuid'), PARENT.uuid.label('parent_uuid'),
+                 PARENT.name.label('parent_name'), ROOT.uuid.label('root_uuid'))
+       .join(models.Device, Deployable.device_id == models.Device.id)
+       .outerjoin(PARENT, Deployable.parent_id == PARENT.id)
+       .outerjoin(ROOT, Deployable.root_id == ROOT.id))
 
 
 def find(session: orm.Session, filters: paging.Filters,
          page: paging.Page) -> list[objects.Deployable]:
     """Those that match, a page of them, with their attributes and without their handles."""
-    query = (sa.select(Deployable, models.Device.uuid, PARENT.uuid, PARENT.name, ROOT.uuid)
-             .join(models.Device, Deployable.device_id == models.Device.id)
-             .outerjoin(PARENT, Deployable.parent_id == PARENT.id)
-             .outerjoin(ROOT, Deployable.root_id == ROOT.id))
-    query = paging.page_of(session, query, Deployable, FILTERS, filters, page)
+    query = paging.page_of(session, ALL, Deployable, FILTERS, filters, page)
     found = session.execute(query).all()
-    facts = attributes.of_deployables(session, [row.id for row, *_ in found])
+    facts = attributes.of_deployables(session, [row.id for row in found])
     return [
         objects.Deployable.of(
-            row, device_uuid=device, parent_uuid=parent, parent_name=parent_name,
-            root_uuid=root, attach_handles=[],
-            resource_class=attributes.resource_class(facts[row.id]),
+            row, attach_handles=[], resource_class=attributes.resource_class(facts[row.id]),
             traits=attributes.traits(facts[row.id]),
             attributes=attributes.nested(facts[row.id], deployable_uuid=row.uuid))
-        for row, device, parent, parent_name, root in found]
+        for row in found]
 
 
 def get(session: orm.Session, uuid: str) -> objects.Deployable:

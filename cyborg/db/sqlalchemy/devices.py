@@ -8,7 +8,9 @@ from cyborg import errors, objects
 from cyborg.db.sqlalchemy import agents, models, paging
 
 Device = models.Device
-PARTS = {'deployables': [], 'control_paths': []}  #: not shown with the device itself
+PARTS = {'deployables', 'control_paths'}  #: not shown with the device itself
+#: named as the fields of objects.Device
+SHOWN = [getattr(Device, name) for name in objects.Device.fields.keys() - PARTS]
 FILTERS = {name: getattr(Device, name) for name in
            ('uuid', 'hostname', 'type', 'vendor', 'model', 'driver_name', 'status',
             'is_missing')}
@@ -17,9 +19,9 @@ FILTERS = {name: getattr(Device, name) for name in
 def find(session: orm.Session, filters: paging.Filters,
          page: paging.Page) -> list[objects.Device]:
     """Those that match, a page of them, without their parts."""
-    query = paging.page_of(session, sa.select(Device), Device, FILTERS, filters, page)
-    rows = session.scalars(query)
-    return [objects.Device.of(row, **PARTS) for row in rows]
+    query = paging.page_of(session, sa.select(*SHOWN), Device, FILTERS, filters, page)
+    return [objects.Device.of(row, deployables=[], control_paths=[])
+            for row in session.execute(query)]
 
 
 def get(session: orm.Session, uuid: str) -> objects.Device:

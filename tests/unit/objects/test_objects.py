@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What travels by RPC does not change its shape without changing its version."""
 
+import datetime
 import json
 
 import pytest
-from oslo_versionedobjects import base, fixture
+from oslo_versionedobjects import base, exception, fixture
 
 from cyborg import objects
+
+MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
 
 #: class: version-hash of its fields. Change a field: raise VERSION, say why beside it, and
 #: put the new value here.
@@ -52,16 +55,41 @@ def test_an_object_survives_the_wire():
     serializer = objects.Serializer()
     wire = json.loads(json.dumps(serializer.serialize_entity(None, device)))
     back = serializer.deserialize_entity(None, wire)
-    for each in (back, device):
-        each.obj_reset_changes(recursive=True)
     assert back == device
     assert back.deployables[0].attach_handles[0].is_host_prepared is False
 
 
+@pytest.mark.parametrize('odd', [
+    pytest.param([], id='alike'),
+    pytest.param([objects.AttachHandle(key='odd', type='PCI', info={})], id='not all alike'),
+    pytest.param([objects.ControlPath(type='PCI', info={})], id='of another kind'),
+])
+def test_many_objects_survive_the_wire(odd):
+    handles = [objects.AttachHandle(uuid=f'1b0ba0f3-4b5c-4b55-8a5c-8a5b7b0d1c0{n}', key=f'k{n}',
+                                    type='PCI', info={'n': str(n)}, created_at=MOMENT)
+               for n in range(3)]
+    sent = [*handles, *odd]
+    serializer = objects.Serializer()
+    wire = json.loads(json.dumps(serializer.serialize_entity(None, sent)))
+    assert serializer.deserialize_entity(None, wire) == sent
+    part = objects.Deployable(name='n', attach_handles=handles)
+    wire = json.loads(json.dumps(serializer.serialize_entity(None, {'a': [part, part]})))
+    assert serializer.deserialize_entity(None, wire) == {'a': [part, part]}
+
+
+def test_many_objects_of_a_version_that_is_not_known_are_refused():
+    serializer = objects.Serializer()
+    wire = serializer.serialize_entity(None, [objects.Deployable(name=name) for name in 'ab'])
+    wire['cyborg_object.version'] = '9.0'
+    with pytest.raises(exception.IncompatibleObjectVersion):
+        serializer.deserialize_entity(None, wire)
+
+
 def test_defaults_are_there_without_asking_and_are_not_shared():
-    one, other = (objects.Deployable(name=name) for name in 'ab')
-    one.traits.append('CUSTOM_A')
-    assert other.traits == []
+    make = objects.Deployable
+    for one, other in ((make(name='a'), make(name='b')), (make.of({}), make.of({}))):
+        one.traits.append('CUSTOM_A')
+        assert other.traits == []
     assert other.resource_class is None
 
 
