@@ -43,14 +43,14 @@ class Arqs(Endpoint):
     @exposed
     def bind_arqs(self, context: RequestContext,
                   bindings: list[objects.Binding]) -> list[objects.Arq]:
-        """Reserve what each request asks for and set the hosts to work."""
+        """Reserve what each request asks for and set the hosts to work; answers how far that
+        got: uuids, states and reasons."""
         for binding in bindings:
             binding.project_id = binding.project_id or context.project_id
-        scope = self.scope(context)
         with self.change(context) as ledger:
-            binding_.bind(ledger, scope, bindings, self.bind_deadline())
-            return arqs.find(ledger.session, scope,
-                             {'uuid': [binding.arq_uuid for binding in bindings]}, {})
+            bound = binding_.bind(ledger, self.scope(context), bindings, self.bind_deadline())
+            return [objects.Arq(uuid=arq.uuid, state=arq.state, reason=arq.reason)
+                    for arq in bound]
 
     @exposed
     def unbind_arqs(self, context: RequestContext, uuids: list[str]) -> None:

@@ -102,7 +102,7 @@ class ConductorAPI:
 
     def bind_arqs(self, context: RequestContext,
                   bindings: list[objects.Binding]) -> list[objects.Arq]:
-        """All or none. An answer that is not Bound yet is being prepared by its host."""
+        """All or none; answers uuids, states and reasons: a host may still have to prepare."""
         return self._call(context, 'bind_arqs', bindings=bindings)
 
     def unbind_arqs(self, context: RequestContext, uuids: list[str]) -> None:

@@ -18,6 +18,11 @@ NO_FAILURE = {'work_attempts': 0, 'work_error': None, 'work_due_at': None}
 #: nobody holds it, nothing is left to clean, it is not being programmed, and it is really there
 IS_FREE = sa.and_(Handle.arq_id.is_(None), Handle.cleanup_since.is_(None),
                   Handle.is_programming.is_(False), Handle.is_missing.is_(False))
+#: to be loaded with handles: where they are, as far as their work says that
+PLACE = orm.joinedload(Handle.deployable).options(
+    orm.load_only(models.Deployable.name),
+    orm.joinedload(models.Deployable.device).load_only(
+        models.Device.hostname, models.Device.key, models.Device.driver_name))
 
 
 def free(session: orm.Session, deployable_ids: Iterable[int]) -> dict[int, list[Handle]]:
@@ -62,7 +67,7 @@ def held_by_any(session: orm.Session, arq_ids: Sequence[int]) -> list[Handle]:
     """What these requests hold, with where it is."""
     return list(session.scalars(
         sa.select(Handle).where(Handle.arq_id.in_(arq_ids)).order_by(Handle.id)
-        .options(orm.joinedload(Handle.deployable).joinedload(models.Deployable.device))
+        .options(PLACE)
         .execution_options(populate_existing=True)))
 
 
@@ -119,7 +124,7 @@ def unclean(session: orm.Session, outcome: objects.Outcome) -> Handle | None:
     handle = session.scalar(
         sa.select(Handle).where(Handle.uuid == outcome.handle_uuid,
                                 Handle.turn == outcome.turn, Handle.cleanup_since.is_not(None))
-        .options(orm.joinedload(Handle.deployable).joinedload(models.Deployable.device)))
+        .options(PLACE))
     if handle is not None:
         note_failure(session, handle, outcome.error)
     return handle
@@ -177,7 +182,7 @@ def unwanted(session: orm.Session, uuids: Sequence[str]) -> list[objects.Work]:
     """Clean-ups for handles that were prepared for requests which are gone meanwhile."""
     rows = list(session.scalars(
         sa.select(Handle).where(Handle.uuid.in_(uuids), Handle.arq_id.is_(None))
-        .options(orm.joinedload(Handle.deployable).joinedload(models.Deployable.device))))
+        .options(PLACE)))
     session.execute(
         sa.update(Handle).where(Handle.id.in_([row.id for row in rows]), IS_FREE)
         .values(cleanup_since=models.now()), execution_options={'synchronize_session': False})

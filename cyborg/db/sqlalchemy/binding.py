@@ -18,7 +18,7 @@ Taken = list[tuple[Arq, Handle, objects.Binding]]
 
 
 def bind(ledger: Ledger, scope: arqs.Scope, bindings: Sequence[objects.Binding],
-         deadline: datetime.datetime) -> None:
+         deadline: datetime.datetime) -> list[Arq]:
     """Give each request a handle of the provider it names: all of them, or an error.
 
     The requests of a server become Bound together: here, or when the host has prepared the
@@ -32,12 +32,13 @@ def bind(ledger: Ledger, scope: arqs.Scope, bindings: Sequence[objects.Binding],
         Arq.uuid.in_(wanted), Arq.instance_uuid.in_(instances)), scope=scope)
     arqs.require_all(rows, wanted)
     new = [row for row in rows if row.uuid in wanted and not _holds(row, wanted[row.uuid])]
-    if not new:
-        return
-    releasing.delete_rows(ledger, [row for row in rows if row.uuid not in wanted])
-    taken = _take(ledger.session, new, wanted)
-    for instance in instances:
-        _start(ledger, [each for each in taken if each[2].instance_uuid == instance], deadline)
+    if new:
+        releasing.delete_rows(ledger, [row for row in rows if row.uuid not in wanted])
+        taken = _take(ledger.session, new, wanted)
+        for instance in instances:
+            _start(ledger, [each for each in taken if each[2].instance_uuid == instance],
+                   deadline)
+    return [row for row in rows if row.uuid in wanted]
 
 
 def _holds(arq: Arq, binding: objects.Binding) -> bool:
@@ -75,7 +76,9 @@ def _deployables(session: orm.Session,
     rows = session.scalars(
         sa.select(models.Deployable).join(models.Deployable.device)
         .where(models.Deployable.rp_uuid.in_({b.device_rp_uuid for b in bindings}))
-        .options(orm.contains_eager(models.Deployable.device)))
+        .options(orm.load_only(models.Deployable.name, models.Deployable.rp_uuid),
+                 orm.contains_eager(models.Deployable.device).load_only(
+                     models.Device.hostname, models.Device.key, models.Device.driver_name)))
     found = {row.rp_uuid: row for row in rows}
     for binding in bindings:
         row = found.get(binding.device_rp_uuid)
