@@ -18,9 +18,9 @@ NAMESPACE = 'cyborg.accelerator.driver'
 class Driver(abc.ABC):
     """What a vendor writes. The agent may call any verb again at any time, after a crash too.
 
-    ``attach`` and ``detach`` are called for handles with ``is_host_prepared`` only, never at
-    the same time for one handle, but in several threads for different ones. What cannot be
-    done is raised as errors.DriverFailed with a sentence for the operator.
+    ``attach``, ``detach`` and ``clean`` are called for handles with ``is_host_prepared`` only,
+    never at the same time for one handle, but in several threads for different ones. What
+    cannot be done is raised as errors.DriverFailed with a sentence for the operator.
     """
 
     #: as in [agent] enabled_drivers and in the entry point
@@ -43,6 +43,13 @@ class Driver(abc.ABC):
 
     def detach(self, handle: objects.AttachHandle) -> None:  # noqa: B027
         """Undo ``attach``; undone already, or never done, is fine."""
+
+    def clean(self, handle: objects.AttachHandle) -> None:  # noqa: B027
+        """Take away what a guest left on a handle, its data for instance.
+
+        Called after ``detach``, with the same time limit; the handle is free only when both
+        have ended. Cleaning what is clean is fine.
+        """
 
     def program(self, deployable: str, image: Path) -> None:
         """Load an image, fetched and checked by the agent, into a deployable nobody uses.

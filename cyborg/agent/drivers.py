@@ -53,8 +53,11 @@ class Guard:
         self._call('attach', lambda: self._driver.attach(work.handle, work))
 
     def detach(self, work: objects.Work) -> None:
-        """Clean a handle."""
-        self._call('detach', lambda: self._driver.detach(work.handle))
+        """Have a handle back as it was."""
+        def undo() -> None:
+            self._driver.detach(work.handle)
+            self._driver.clean(work.handle)
+        self._call('detach', undo)
 
     def program(self, deployable: str, image: Path) -> None:
         """Load an image. While an earlier one hangs no other is begun."""

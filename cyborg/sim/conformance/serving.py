@@ -70,7 +70,8 @@ def can_be_repeated(bench: Bench) -> None:
                 raise Failed(f'attaching {work.handle.key} again changed something')
         for each in (driver, driver, bench.driver()):
             each.detach(work.handle)
-            _expect(bench, before, f'detaching {work.handle.key}')
+            each.clean(work.handle)
+            _expect(bench, before, f'detaching and cleaning {work.handle.key}')
 
 
 def keeps_names(bench: Bench) -> None:

@@ -9,6 +9,8 @@ from cyborg import errors, objects
 from cyborg.accelerator.driver import Driver
 from cyborg.agent import drivers
 
+HANDLE = '1b0ba0f3-4b5c-4b55-8a5c-8a5b7b0d1c00'
+
 
 def device(key):
     return objects.Device(key=key, type='GPU', vendor='10de', driver_name='')
@@ -103,3 +105,36 @@ def test_a_driver_that_hangs_too_often_is_not_called_any_more(monkeypatch):
 def test_a_device_that_two_drivers_know_belongs_to_the_first():
     found, _ = drivers.discover([guard(Healthy('a'), 30), guard(Other('a', 'b'), 30)])
     assert [(each.key, each.driver_name) for each in found] == [('a', 'healthy'), ('b', 'other')]
+
+
+class Noting(Healthy):
+    name = 'noting'
+
+    def __init__(self, fails=False):
+        self.called, self._fails = [], fails
+
+    def detach(self, handle):
+        self.called.append(('detach', handle.uuid))
+        if self._fails:
+            raise errors.DriverFailed(name=self.name, why='it is busy.')
+
+    def clean(self, handle):
+        self.called.append(('clean', handle.uuid))
+
+
+def work():
+    handle = objects.AttachHandle(uuid=HANDLE, key='k', type='PCI', info={})
+    return objects.Work(kind='detach', handle=handle, driver_name='noting')
+
+
+def test_what_was_detached_is_cleaned():
+    driver = Noting()
+    guard(driver, timeout=30).detach(work())
+    assert driver.called == [('detach', HANDLE), ('clean', HANDLE)]
+
+
+def test_what_could_not_be_detached_is_not_cleaned():
+    driver = Noting(fails=True)
+    with pytest.raises(errors.DriverFailed):
+        guard(driver, timeout=30).detach(work())
+    assert driver.called == [('detach', HANDLE)]
