@@ -437,7 +437,7 @@ def test_a_bind_without_host_side_work_is_one_call_and_one_transaction(cloud, mo
     writer = cloud.standalone.db.writer
     monkeypatch.setattr(cloud.standalone.db, 'writer',
                         lambda: transactions.append(1) or writer())
-    monkeypatch.setattr(conductor.outbox, 'wake', lambda: None)
+    monkeypatch.setattr(conductor.outbox, 'send', lambda events: None)
     with cloud.statements() as statements:
         assert cloud.bind(arqs, rp=rp).status_code == 202
     assert messages == [] and len(transactions) == 1
