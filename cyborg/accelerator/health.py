@@ -29,6 +29,21 @@ def is_silent(function: Node) -> bool:
         return False
 
 
+def loss(function: Node) -> str | None:
+    """What ails a card without virtual functions if it was given out by these before.
+
+    Its driver may have gone, or a reset taken them away, or a reboot, after which nobody made
+    them yet. That it should go whole from now on is said by binding it to vfio-pci; if a guest
+    has it whole, that is so already.
+    """
+    bound = function.link('driver')
+    if not function.has('sriov_totalvfs') or (bound and bound.name == 'vfio-pci'):
+        return None
+    why = '' if bound else ', as no driver is bound to it'
+    return (f'{function.name} was given out by its virtual functions and has none now{why}: make '
+            'them anew, or bind it to vfio-pci to have it given out whole.')
+
+
 def fault(function: Node, tolerated: dict[str, int]) -> str | None:
     """Why a function should not be given out, if so; by severity, how many errors are fine."""
     if is_silent(function):

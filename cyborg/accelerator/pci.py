@@ -191,6 +191,7 @@ class Driver(driver.Driver):
             key=self.key(function), type=self.type, vendor=function.vendor, model=model.product,
             driver_name=self.name, std_board_info=board,
             vendor_board_info=self.board_info(function), fault=fault,
+            doubt=self.doubt(function) if _goes_whole(function, deployables) else None,
             control_paths=[objects.ControlPath(type='PCI', info=function.attach_info)],
             deployables=deployables)
 
@@ -216,6 +217,10 @@ class Driver(driver.Driver):
         limits = self.conf.health
         return health.fault(function, {'fatal': limits.tolerated_fatal_errors,
                                        'non-fatal': limits.tolerated_nonfatal_errors})
+
+    def doubt(self, function: Function) -> str | None:
+        """Why a card that goes whole should not, if it was given out in parts before."""
+        return health.loss(function)
 
     def board_info(self, function: Function) -> dict[str, str]:
         """What else an operator would like to know of the card."""
@@ -274,3 +279,8 @@ class Driver(driver.Driver):
             raise errors.DriverFailed(
                 name=self.name, why=f'handle {handle.uuid} sits at no PCI address: {address}.')
         return Function.at(self.sysfs, address)
+
+
+def _goes_whole(function: Function, deployables: list[objects.Deployable]) -> bool:
+    return any(handle.info.items() >= function.attach_info.items()
+               for part in deployables for handle in part.attach_handles)

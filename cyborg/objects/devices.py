@@ -110,7 +110,9 @@ class Deployable(base.Stamped):
 class Device(base.Stamped):
     """A card, or whatever an operator would pull out of a host."""
 
-    VERSION = '1.0'  # 1.0: first version
+    # 1.0: first version
+    # 1.1: doubt
+    VERSION = '1.1'
     fields = {
         'uuid': fields.UUIDField(),
         'hostname': fields.StringField(),
@@ -127,6 +129,9 @@ class Device(base.Stamped):
         'is_missing': fields.BooleanField(default=False),
         #: why it must not be given out now, in the driver's words
         'fault': fields.StringField(nullable=True, default=None),
+        #: what is its fault if it had other parts when it was last seen: nobody said that what
+        #: it offers now is meant
+        'doubt': fields.StringField(nullable=True, default=None),
         'control_paths': fields.ListOfObjectsField('ControlPath', default=[]),
         'deployables': fields.ListOfObjectsField('Deployable', default=[]),
     }

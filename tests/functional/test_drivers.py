@@ -208,7 +208,8 @@ class TestHotPlug:
     def test_virtual_functions_that_come_and_go_change_what_is_offered(self, cloud, host):
         host.plug_in('8086:4940', at=self.QAT, vfs=0)
         name = f'compute1_{self.QAT}'
-        for count, total in (('4', 4), ('0', 1), ('16', 16)):
+        eventually(lambda: offered(cloud).get(name) == 1)
+        for count, total in (('4', 4), ('0', 0), ('16', 16)):
             host.sysfs.write(f'bus/pci/devices/{self.QAT}/sriov_numvfs', count)
             eventually(lambda total=total: offered(cloud).get(name) == total)
 
@@ -349,11 +350,67 @@ class TestHealth:
 
     def test_a_card_that_is_switched_off_offers_nothing_until_it_is_on(self, cloud, host):
         card = host.sysfs / f'bus/pci/devices/{self.ADDRESS}'
+        before = self.handles(cloud)
         card.write('qat/state', 'down')
-        eventually(lambda: offered(cloud) == {})
+        eventually(lambda: offered(cloud) == {self.NAME: 0})
+        assert self.handles(cloud) == before
         assert 'is down' in self.faults(cloud)[0]
         card.write('qat/state', 'up')
         eventually(lambda: offered(cloud) == {self.NAME: 16})
+
+    def unbind(self, host):
+        """Have the driver let go of the card: its virtual functions go with that."""
+        host.sysfs.write('bus/pci/drivers/4xxx/unbind', self.ADDRESS)
+
+    def restart(self, cloud):
+        cloud.standalone.remove_host('compute1')
+        agent = cloud.standalone.add_host(cloud.hosts['compute1'])
+        assert agent.inventory.is_ready.wait(PATIENCE)
+
+    def test_a_card_that_lost_its_virtual_functions_does_not_go_whole_instead(self, cloud, host):
+        before = self.handles(cloud)
+        self.unbind(host)
+        eventually(lambda: offered(cloud) == {self.NAME: 0})
+        [fault] = self.faults(cloud)
+        assert 'has none now, as no driver is bound to it' in fault
+        # nobody forgets what it was, nor is it given out before its functions are made anew
+        self.restart(cloud)
+        assert offered(cloud) == {self.NAME: 0}
+        host.sysfs.write('bus/pci/drivers/4xxx/bind', self.ADDRESS)
+        eventually(lambda: 'no driver' not in self.faults(cloud)[0])
+        assert offered(cloud) == {self.NAME: 0}
+        host.sysfs.write(f'bus/pci/devices/{self.ADDRESS}/sriov_numvfs', '16')
+        eventually(lambda: offered(cloud) == {self.NAME: 16})
+        assert self.faults(cloud) == [None]
+        assert self.handles(cloud) == before
+
+    def test_a_guest_keeps_its_claim_to_a_virtual_function_that_was_lost(self, cloud, host):
+        cloud.profile('qat', {'resources:CUSTOM_QAT': '1'})
+        [arq] = cloud.request('qat')
+        assert cloud.bind(arq).status_code == 202
+        self.unbind(host)
+        eventually(lambda: offered(cloud) == {self.NAME: 0})
+        [bound] = cloud.arqs()
+        assert (bound['state'], bound['attach_handle_type']) == ('Bound', 'PCI')
+
+    def test_binding_it_to_vfio_says_that_it_goes_whole_from_now_on(self, cloud, host):
+        self.unbind(host)
+        eventually(lambda: offered(cloud) == {self.NAME: 0})
+        card = host.sysfs / f'bus/pci/devices/{self.ADDRESS}'
+        card.write('driver_override', 'vfio-pci')
+        host.sysfs.write('bus/pci/drivers_probe', self.ADDRESS)
+        eventually(lambda: offered(cloud) == {self.NAME: 1})
+        assert self.faults(cloud) == [None]
+
+    def test_a_card_that_goes_whole_may_be_between_drivers(self, cloud):
+        host = cloud.host(make=SimHost, drivers=['intel_qat_driver'],
+                          cards=[{'model': '8086:4940', 'at': self.ADDRESS, 'vfs': 0}])
+        cloud.profile('qat', {'resources:CUSTOM_QAT': '1'})
+        [arq] = cloud.request('qat')
+        assert cloud.bind(arq).status_code == 202
+        self.unbind(host)  # as libvirt does on the way to the guest
+        self.restart(cloud)
+        assert (offered(cloud), self.faults(cloud)) == ({self.NAME: 1}, [None])
 
 
 class TestCosts:

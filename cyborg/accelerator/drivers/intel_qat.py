@@ -32,12 +32,14 @@ class IntelQatDriver(pci.Driver):
 
     def slice(self, function: pci.Function,
               model: pci.Model) -> Iterable[objects.Deployable]:
-        if function.read('qat/state') == 'down':
-            raise pci.Unusable(
-                f'{function.address} is down: write up to its qat/state.')
         for deployable in super().slice(function, model):
             deployable.traits.extend(self._services(function))
             yield deployable
+
+    def health(self, function: pci.Function) -> str | None:
+        if function.read('qat/state') == 'down':
+            return f'{function.address} is down: write up to its qat/state.'
+        return super().health(function)
 
     @staticmethod
     def _services(function: pci.Function) -> list[str]:

@@ -97,6 +97,9 @@ class NvidiaGpuDriver(pci.Driver):
         shared: str = self.conf.gpu_devices.vgpu_resource_class
         return shared if is_virtual else super().resource_class(model)
 
+    def doubt(self, gpu: pci.Function) -> str | None:
+        return None  # whole or in parts, the options say
+
     def _whole(self, gpu: pci.Function) -> objects.AttachHandle:
         if gpu.virtual_functions:
             raise pci.Unusable(

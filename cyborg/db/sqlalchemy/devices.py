@@ -8,9 +8,9 @@ from cyborg import errors, objects
 from cyborg.db.sqlalchemy import agents, models, paging
 
 Device = models.Device
-PARTS = {'deployables', 'control_paths'}  #: not shown with the device itself
+NOT_SHOWN = {'deployables', 'control_paths', 'doubt'}  #: with the device itself
 #: named as the fields of objects.Device
-SHOWN = [getattr(Device, name) for name in objects.Device.fields.keys() - PARTS]
+SHOWN = [getattr(Device, name) for name in objects.Device.fields.keys() - NOT_SHOWN]
 FILTERS = {name: getattr(Device, name) for name in
            ('uuid', 'hostname', 'type', 'vendor', 'model', 'driver_name', 'status',
             'is_missing')}

@@ -89,6 +89,9 @@ def _update_device(row: Device, device: objects.Device) -> None:
     paths = [(path.type, path.info) for path in device.control_paths]
     if [(path.type, path.info) for path in row.control_paths] != paths:
         row.control_paths = [models.ControlPath(type=type, info=info) for type, info in paths]
+    if device.given('doubt') and _lost(row, device):
+        _set(row, fault=device.fault or device.doubt)
+        return
     parts = {part.name: part for part in row.deployables}
     for deployable in device.deployables:
         part = parts.pop(deployable.name, None)
@@ -107,6 +110,16 @@ def _update_device(row: Device, device: objects.Device) -> None:
     for part in parts.values():
         if not _remove(part):
             row.deployables.remove(part)
+
+
+def _lost(row: Device, device: objects.Device) -> bool:
+    """Have parts gone that it had? They are marked as missing, and keep their places."""
+    present = {handle.key for part in device.deployables for handle in part.attach_handles}
+    gone = [handle for part in row.deployables for handle in part.attach_handles
+            if handle.key not in present]
+    for handle in gone:
+        _set(handle, is_missing=True)
+    return bool(gone)
 
 
 def _root(deployable: objects.Deployable, rows: dict[str, Deployable],

@@ -74,3 +74,48 @@ def test_a_guest_cannot_spoil_the_card_for_others(host, card, discover):
     part = host.tree.real(f'{pci.DEVICES}/0000:6b:01.0')
     host.tree.file(f'{part}/aer_dev_fatal', COUNTERS.format(name='FATAL', count=9))
     assert discover()[0].fault is None
+
+
+@pytest.fixture
+def options(configure):
+    configure('[nic_devices]\nenabled_nic_types = x710\n'
+              f'[x710]\nphysical_device_mappings = physnet1:{ADDRESS}\n'
+              '[pci]\npassthrough_whitelist = {"address": "0000:6b:*"}\n')
+
+
+#: of each driver that gives out virtual functions
+SHARED = {'intel_qat_driver': '8086:4940', 'amd_gpu_driver': '1002:74a1',
+          'intel_gpu_driver': '8086:56c0', 'intel_nic_driver': '8086:1572',
+          'nvme_driver': '144d:a80a', 'pci_driver': '8086:37c8', 'intel_fpga_driver': '8086:09c4'}
+SRIOV = {'total': 4, 'offset': 8, 'vf': {'device': 'ffff'}}
+
+
+@pytest.mark.parametrize('name', SHARED)
+def test_whole_cards_that_could_have_parts_say_what_ails_them_if_they_had(
+        host, load, options, name):
+    host.plug_in(SHARED[name], at=ADDRESS, sriov=SRIOV)
+
+    def look():
+        [device] = load(name).discover()
+        assert device.deployables and not device.fault
+        return device.doubt
+    assert 'has none now: make them anew' in look()
+    host.sysfs.write(f'{pci.DEVICES}/{ADDRESS}/driver_override', 'vfio-pci')
+    host.sysfs.write(f'{pci.DEVICES}/{ADDRESS}/driver/unbind', ADDRESS)
+    if name != 'intel_fpga_driver':  # which says that it does not know its regions then
+        assert 'as no driver is bound to it' in look()
+    host.sysfs.write('bus/pci/drivers_probe', ADDRESS)
+    assert look() is None
+
+
+def test_cards_that_have_their_parts_or_never_had_any_leave_no_doubt(host, card, load):
+    host.plug_in('19e5:d802', at='0000:70:00.0')
+    [shared] = load('intel_qat_driver').discover()
+    [whole] = load('huawei_ascend_driver').discover()
+    assert (shared.doubt, whole.doubt) == (None, None)
+
+
+def test_of_nvidia_cards_the_options_say_whether_they_go_whole(host, load):
+    host.plug_in('10de:20b5', at=ADDRESS, vfs=0)
+    [device] = load('nvidia_gpu_driver').discover()
+    assert (device.fault, device.doubt) == (None, None)

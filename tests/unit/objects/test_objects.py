@@ -21,7 +21,7 @@ FINGERPRINTS = {
     'Binding': '1.0-521e536e43341e64b7b2ec85729e40b8',
     'ControlPath': '1.0-622e5cd6501cf09e4f114200add598ef',
     'Deployable': '1.1-8af6902f2b87753a122f6703259868c7',
-    'Device': '1.0-41a732774707a4efea425d86be1ca7fe',
+    'Device': '1.1-1468bb3fbd24351902791ee25b70989b',
     'DeviceProfile': '1.1-392b9fca4fbe33a2a2ecbca2888f20b9',
     'Driver': '1.0-cda7f95c2eff3fb16779e5c15cc4ef25',
     'Outcome': '1.0-5910edac53034e2aad556513dcb22f11',

@@ -37,11 +37,11 @@ def test_other_services_are_other_traits(host, discover):
     assert 'CUSTOM_QAT_SYM' not in device.deployables[0].traits
 
 
-def test_a_card_that_is_down_offers_nothing(host, discover):
+def test_a_card_that_is_down_keeps_its_place_and_says_so(host, discover):
     host.plug_in('8086:4940', at=ADDRESS)
     host.sysfs.write(f'bus/pci/devices/{ADDRESS}/qat/state', 'down')
     [device] = discover()
-    assert device.deployables == []
+    assert device.deployables[0].num_accelerators == 16
     assert 'is down' in device.fault
 
 
