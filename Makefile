@@ -83,11 +83,12 @@ fuzz: venv  ## thousands of requests made from the API's description, for every 
 .venv-keystone: NEEDS = 'keystone>=30.0.0,<31' waitress
 .venv-glance: NEEDS = 'glance>=33.0.0,<34' waitress
 .venv-clients: NEEDS = 'python-openstackclient>=10.5.0,<11'
+.venv-tempest: NEEDS = 'tempest>=47.0.0,<48' 'cyborg-tempest-plugin>=2.8.0,<3'
 .venv-uwsgi: NEEDS = uwsgi
 # The last one without accelerator commands of its own, which would hide these.
 .venv-cyborgclient: NEEDS = 'python-openstackclient>=8.3.0,<9' 'python-cyborgclient>=3.0.0,<4'
 
-.venv-keystone .venv-glance .venv-clients .venv-cyborgclient .venv-uwsgi:
+.venv-keystone .venv-glance .venv-clients .venv-cyborgclient .venv-tempest .venv-uwsgi:
 	@echo "Installing $(NEEDS) into $@"
 	@"$(PYTHON)" -m venv $@
 	@$@/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt \
@@ -96,10 +97,10 @@ fuzz: venv  ## thousands of requests made from the API's description, for every 
 ON_SERVERS := 'not embedded and not keystone and not clients'
 
 # The servers are private to each run and gone after it.
-test-services: venv .venv-keystone .venv-glance .venv-clients .venv-cyborgclient  ## the functional and migration tests on real servers, Keystone, Glance and the openstack command
+test-services: venv .venv-keystone .venv-glance .venv-clients .venv-cyborgclient .venv-tempest  ## the functional and migration tests on real servers, Keystone, Glance, the openstack command and tempest
 	@echo "== shellcheck"
 	@$(BIN)/python -m tools.services --need shellcheck -- $(MAKE) --no-print-directory shellcheck
-	@echo "== services as processes on these servers, killed and restarted"
+	@echo "== services as processes on these servers, killed and restarted, and tempest"
 	@$(PYTEST) $(PYTEST_ARGS) tests/services
 	@echo "== Keystone, Glance and the openstack command"
 	@$(PYTEST) $(PYTEST_ARGS) -m 'keystone or clients' tests/functional
