@@ -73,7 +73,7 @@ functional: venv  ## the functional tests: SQLite, in-process messaging and Plac
 	@$(PYTEST) $(PYTEST_ARGS) tests/functional
 
 test-faults: venv  ## ten thousand random histories of a cloud in which everything fails
-	@CYBORG_FAULT_HISTORIES=10000 $(PYTEST) $(PYTEST_ARGS) tests/functional/test_histories.py
+	@CYBORG_FAULT_HISTORIES=10000 $(PYTEST) -n auto $(PYTEST_ARGS) tests/functional/test_histories.py
 
 fuzz: venv  ## thousands of requests made from the API's description, for every version
 	@CYBORG_FUZZ_EXAMPLES=100 CYBORG_FUZZ_SEED=$${CYBORG_FUZZ_SEED:-$$(date +%s)} \
