@@ -153,6 +153,7 @@ class Bus:
             self._offer_vfs(function)
         if function.parent:
             self.tree.link(f'{path}/physfn', function.parent.path)
+            self.tree.trigger(f'{path}/sriov_vf_msix_count', _refuse_interrupts)
         self._describe(function)
         self.functions[function.address] = function
         # last, so that whoever lists the bus finds a function complete
@@ -246,7 +247,7 @@ class Bus:
     def _offer_vfs(self, function: Function) -> None:
         sriov = function.facts['sriov']
         for name, value in {'sriov_totalvfs': sriov['total'], 'sriov_offset': sriov['offset'],
-                            'sriov_stride': sriov.get('stride', 1),
+                            'sriov_stride': sriov.get('stride', 1), 'sriov_vf_total_msix': 0,
                             'sriov_vf_device': f'{int(sriov["vf"]["device"], 16):x}'}.items():
             self.tree.file(f'{function.path}/{name}', str(value))
         autoprobe = f'{function.path}/sriov_drivers_autoprobe'
@@ -306,6 +307,12 @@ def natural(text: str) -> int:
     if found < 0:
         raise refuse(errno.EINVAL)
     return found
+
+
+def _refuse_interrupts(text: str) -> None:
+    """Few drivers let the interrupts of a virtual function be counted anew."""
+    natural(text)
+    raise refuse(errno.EOPNOTSUPP)
 
 
 def _truth(text: str) -> str:

@@ -144,11 +144,20 @@ class Idxd(Feature):
         self._show(name, path, {
             'version': '0x100', 'state': 'disabled', 'max_groups': '4', 'max_engines': '4',
             'max_work_queues': '8', 'max_work_queues_size': '128', 'configurable': '1',
-            'errors': '0', 'pasid_enabled': '1', 'cdev_major': '511', 'numa_node': '0'})
+            'errors': '0', 'pasid_enabled': '1', 'cdev_major': '511', 'numa_node': '0',
+            'max_batch_size': '1024', 'max_transfer_size': '2147483648', 'cmd_status': '0x0',
+            'op_cap': '00000000,' * 7 + '003f03ff'})
+        for kind, facts_of_kind in (('group', {'engines': '', 'work_queues': ''}),
+                                    ('engine', {'group_id': '-1'})):
+            for place in range(4):
+                self._show(f'{kind}{number}.{place}', f'{path}/{kind}{number}.{place}',
+                           facts_of_kind)
         for queue in range(facts.get('queues', 8)):
             self._show(f'wq{number}.{queue}', f'{path}/wq{number}.{queue}', {
                 'state': 'disabled', 'mode': 'dedicated', 'type': 'none', 'name': '',
-                'driver_name': '', 'size': '0', 'priority': '0', 'group_id': '-1'})
+                'driver_name': '', 'size': '0', 'priority': '0', 'group_id': '-1',
+                'threshold': '0', 'block_on_fault': '0', 'cdev_minor': '-1', 'occupancy': '0',
+                'max_batch_size': '1024', 'ats_disable': '0'})
         self._tree.emit('add', 'dsa', name)
 
     def unbind(self, function: Function) -> None:

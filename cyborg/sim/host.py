@@ -15,13 +15,14 @@ from cyborg.agent.hotplug import OnEvent
 from cyborg.sim import catalogue, description
 from cyborg.sim.bus import Bus, Facts, Feature, natural
 from cyborg.sim.families import DriverFiles, Idxd, Net, Nvme
-from cyborg.sim.features import Dfl, Qat, Timecard
+from cyborg.sim.features import Qat, Timecard
+from cyborg.sim.fpga import Dfl, Fpga, Opae
 from cyborg.sim.mediated import Mediated
 from cyborg.sim.overlay import Overlay
 from cyborg.sim.tree import Tree
 from cyborg.sim.vgpu import VendorVfio
 
-FEATURES = (Mediated, VendorVfio, Qat, Dfl, Timecard, Net, Nvme, Idxd, DriverFiles)
+FEATURES = (Mediated, VendorVfio, Qat, Dfl, Opae, Timecard, Net, Nvme, Idxd, DriverFiles)
 
 
 class Host:
@@ -106,7 +107,8 @@ class Host:
 
     def program(self, address: str, region: int, function: str) -> None:
         """Have a region of an FPGA do something else, as its bitstream would."""
-        self._dfl.program(address, region, function)
+        [card] = [each for each in self._fpgas if each.holds(address, region)]
+        card.program(address, region, function)
 
     @property
     def cards(self) -> dict[str, str]:
@@ -141,7 +143,7 @@ class Host:
 
     def _features(self, bus: Bus) -> list[Feature]:
         features = [feature(bus) for feature in FEATURES]
-        [self._dfl] = [each for each in features if isinstance(each, Dfl)]
+        self._fpgas = [each for each in features if isinstance(each, Fpga)]
         return features
 
     def _rescan_if(self, text: str) -> None:

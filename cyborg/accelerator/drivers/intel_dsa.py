@@ -30,6 +30,10 @@ class IntelDsaDriver(pci.Driver):
                     'enabled. Disable it with accel-config to have the card offered.')
         return super().slice(card, model)
 
+    def resource_class(self, model: pci.Model, is_virtual: bool = False) -> str:
+        kind = model.resource_class.removeprefix('CUSTOM_').lower()
+        return self._option(f'{kind}_resource_class') or model.resource_class
+
     def health(self, card: pci.Function) -> str | None:
         for engine in card.children('dsa*') + card.children('iax*'):
             if engine.read('state') == 'halted':

@@ -62,6 +62,8 @@ class IntelFpgaDriver(fpga.Driver):
         _model('C6100', 'bcce', subdevices=('17d4',)),
         _model('PAC D5005', 'bcce', subdevices=('138d',)),
         _model('DFL', 'bcce'),
+        pci.Model('1c2c', '1000', 'Silicom N5010', 'FPGA', classes=CLASSES),
+        pci.Model('1c2c', '1001', 'Silicom N5011', 'FPGA', classes=CLASSES),
     )
 
     def regions(self, card: pci.Function) -> Iterator[fpga.Region]:

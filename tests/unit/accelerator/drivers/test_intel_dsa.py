@@ -24,6 +24,12 @@ def test_each_kind_has_a_class_of_its_own(discover):
                 ('Intel IAA', 'CUSTOM_IAA', ['CUSTOM_DSA_INTEL_IAA', 'CUSTOM_INTEL_0CFE'])]
 
 
+def test_the_classes_are_the_operators(conf, discover):
+    conf.set_override('dsa_resource_class', 'CUSTOM_COPIER', group='intel_dsa_driver')
+    assert [device.deployables[0].resource_class for device in discover()] == [
+        'CUSTOM_COPIER', 'CUSTOM_IAA']
+
+
 def test_one_whose_queues_the_host_uses_is_not_offered(host, discover):
     host.sysfs.write('bus/dsa/drivers/idxd/bind', 'dsa0')
     assert all(device.fault is None for device in discover())

@@ -198,13 +198,8 @@ class TestOlderHostDriver:
 
     @pytest.fixture(autouse=True)
     def card(self, host):
-        base = 'fpga/intel-fpga-dev.0'
-        host.plug_in('8086:09c4', at=ADDRESS, driver='intel-fpga-pci', dfl=None, attributes={
-            f'{base}/intel-fpga-fme.0/ports_num': '1',
-            f'{base}/intel-fpga-fme.0/bitstream_id': '0x63000023b637277',
-            f'{base}/intel-fpga-fme.0/pr/interface_id': REGION.replace('-', ''),
-            f'{base}/intel-fpga-port.0/afu_id': FUNCTION.replace('-', ''),
-            f'{base}/intel-fpga-port.0/id': '0'})
+        host.plug_in('8086:09c4', at=ADDRESS, driver='intel-fpga-pci', dfl=None, opae={
+            'shell': '0x63000023b637277', 'region_type': REGION, 'ports': [FUNCTION]})
 
     def test_the_card_looks_the_same(self, discover, parts):
         [device] = discover()
@@ -212,3 +207,22 @@ class TestOlderHostDriver:
         region = parts()[f'{ADDRESS}_region0']
         assert region.traits == ['CUSTOM_FPGA_INTEL_PAC_ARRIA10', trait('REGION', REGION),
                                  trait('FUNCTION', FUNCTION)]
+
+    def test_its_region_may_be_on_a_virtual_function(self, host, parts):
+        host.pull_out(ADDRESS)
+        host.plug_in('8086:0b2b', at=ADDRESS)
+        region = parts()[f'{ADDRESS}_region0']
+        assert region.attach_handles[0].key == 'vf'
+        assert trait('FUNCTION', FUNCTION) in region.traits
+        assert len([each for each in region.traits if '_REGION_' in each]) == 1
+
+    def test_another_image_is_another_function(self, host, parts):
+        other = '8568ab4e-6ba5-4616-bb65-2a578330a8eb'
+        host.program(ADDRESS, 0, other)
+        assert trait('FUNCTION', other) in parts()[f'{ADDRESS}_region0'].traits
+
+
+def test_cards_of_another_maker_with_the_same_layout_are_known(host, discover):
+    host.plug_in('8086:09c4', at=ADDRESS, vendor='1c2c', device='1001')
+    [device] = discover()
+    assert (device.vendor, device.model) == ('1c2c', 'Silicom N5011')

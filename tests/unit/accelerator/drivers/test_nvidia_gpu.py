@@ -54,6 +54,11 @@ class TestWholeCards:
         [handle] = deployable.attach_handles
         assert (handle.type, handle.is_host_prepared) == ('PCI', False)
 
+    def test_its_class_is_the_operators(self, conf, host, discover):
+        conf.set_override('resource_class', 'CUSTOM_T4', group='nvidia_gpu_driver')
+        host.plug_in('10de:1eb8', at=T4)
+        assert discover()[0].deployables[0].resource_class == 'CUSTOM_T4'
+
     def test_a_card_that_is_newer_than_the_catalogue_is_found_by_its_class(self, host, discover):
         host.plug_in('10de:ffff', at=T4, **{'class': '030200'})
         [device] = discover()
