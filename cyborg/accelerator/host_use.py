@@ -8,10 +8,9 @@ without any of these, as some storage services do, looks unused: operators name 
 import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from cyborg.accelerator.pci import Function
-from cyborg.accelerator.sysfs import Node
+from cyborg.accelerator.sysfs import Node, Sysfs
 
 LONGEST_TABLE = 64 * 1024 * 1024
 #: A path to an NVMe disk that may have several: the disk itself is listed elsewhere.
@@ -20,11 +19,11 @@ PATH = re.compile(r'(nvme\d+)c\d+(n\d+)')
 
 def disk_use(function: Function) -> str | None:
     """What the host does with a disk behind a function; None if nothing that we can see."""
-    taken = _mounted(function) | _swapped(function) | _pooled(function)
+    used = taken(function.host)
     for disk in disks(function):
         parts = [Node(node.path.parent, node.host) for node in disk.children('*/partition')]
         for part in (disk, *parts):
-            if part.read('dev') in taken or part.name in taken:
+            if part.read('dev') in used or part.name in used:
                 return f'{part.name} is mounted or used for swap'
             if part.children('holders/*'):
                 return f'{part.name} is part of a volume'
@@ -40,7 +39,8 @@ def disks(function: Function) -> Iterator[Node]:
     names = {PATH.sub(r'\1\2', node.name) for node in everything.children()
              if os.path.realpath(node.path).startswith(inside) and not node.has('partition')}
     for name in sorted(names):
-        yield Node(Path(os.path.realpath(everything.path / name)), function.host)
+        if disk := everything.link(name):
+            yield disk
 
 
 def interface_use(function: Function) -> str | None:
@@ -51,11 +51,15 @@ def interface_use(function: Function) -> str | None:
     return None
 
 
-def _mounted(function: Function) -> set[str]:
-    """Devices with a mounted file system, by number and by name."""
+def taken(host: Sysfs) -> set[str]:
+    """What holds a mounted file system or swap, by number and by name."""
+    return _mounted(host) | _swapped(host) | _pooled(host)
+
+
+def _mounted(host: Sysfs) -> set[str]:
     taken: set[str] = set()
     for process in ('1', 'self'):  # in a container only the first tells of the host
-        table = function.host.proc.read(f'{process}/mountinfo', LONGEST_TABLE)
+        table = host.proc.read(f'{process}/mountinfo', LONGEST_TABLE)
         for line in (table or '').splitlines():
             place, _, source = line.partition(' - ')
             taken.update(place.split()[2:3], (name.rpartition('/')[2]
@@ -63,11 +67,11 @@ def _mounted(function: Function) -> set[str]:
     return taken
 
 
-def _swapped(function: Function) -> set[str]:
-    lines = (function.host.proc.read('swaps') or '').splitlines()
+def _swapped(host: Sysfs) -> set[str]:
+    lines = (host.proc.read('swaps') or '').splitlines()
     return {line.split()[0].rpartition('/')[2] for line in lines[1:] if line.split()}
 
 
-def _pooled(function: Function) -> set[str]:
+def _pooled(host: Sysfs) -> set[str]:
     """File systems over several devices name one of them only in the table of mounts."""
-    return {node.name for node in (function.host / 'fs/btrfs').children('*/devices/*')}
+    return {node.name for node in (host / 'fs/btrfs').children('*/devices/*')}

@@ -87,6 +87,8 @@ def load(source: Path | str | None = None) -> dict[str, Any]:
 
 def check(facts: Any) -> dict[str, Any]:
     """The same, if it can describe a host."""
+    if not isinstance(facts, dict):
+        raise ValueError('it has no cards')
     checker = jsonschema.Draft202012Validator(SCHEMA)
     error = jsonschema.exceptions.best_match(checker.iter_errors(facts))
     if error is not None:

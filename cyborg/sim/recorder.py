@@ -11,7 +11,7 @@ from typing import Any
 
 from oslo_log import log
 
-from cyborg.accelerator import mdev, pci
+from cyborg.accelerator import host_use, mdev, pci
 from cyborg.accelerator.driver import Driver
 from cyborg.accelerator.sysfs import Node, Sysfs
 from cyborg.sim import catalogue
@@ -27,6 +27,8 @@ BRIDGE = '06'  #: the simulator has bridges of its own
 #: Names of files that tell one card from all others of its kind.
 SERIAL = re.compile(r'serial|vpd|wwid|nguid|eui|unique_id|(^|/)address$', re.IGNORECASE)
 SHORTEST_SERIAL = 4
+POOL = re.compile('fs/btrfs/([^/]{8,})/')  #: a file system's own number, as a name
+BLOCKS, MOUNTS = 'class/block', 'proc/self/mountinfo'
 
 State = tuple[str, str]  #: 'text', 'link' or 'directory', and what it holds
 
@@ -96,6 +98,7 @@ def record(sysfs: Sysfs, drivers: Iterable[Driver], with_serials: bool = False) 
             LOG.warning('Driver %s looked in vain: %s', each.name, error)
     facts = _model(sysfs)
     files, links = _rest(looks, facts)
+    files |= _mounts(sysfs, looks)
     if not with_serials:
         files, links = _anonymous(files, links)
     return {key: fact for key, fact in (facts | {'files': files, 'links': links}).items() if fact}
@@ -191,6 +194,17 @@ def _rest(looks: Looks, facts: Facts) -> tuple[dict[str, str | None], dict[str, 
     return _without_implied(files), links
 
 
+def _mounts(sysfs: Sysfs, looks: Looks) -> dict[str, str]:
+    """Which of the disks that drivers looked at are in use; where, and what else is mounted,
+    is nobody's business."""
+    used, lines = host_use.taken(sysfs), []
+    for node in (sysfs / BLOCKS).children():
+        number = node.read('dev') or '0:0'
+        if f'{BLOCKS}/{node.name}' in looks.names and used & {node.name, number}:
+            lines.append(f'0 0 {number} / / rw - none /dev/{node.name} rw')
+    return {MOUNTS: '\n'.join(lines)} if lines else {}
+
+
 def _without_implied(files: Mapping[str, str | None]) -> dict[str, str | None]:
     """A directory comes by itself with what is in it."""
     above = {f'{parent}/' for name in files for parent in Path(name).parents}
@@ -202,6 +216,7 @@ def _anonymous(files: Mapping[str, str | None],
     """The same with serial numbers of the same shape that mean nothing."""
     serials = {text for name, text in files.items()
                if text and SERIAL.search(name) and len(text) >= SHORTEST_SERIAL}
+    serials |= {found[1] for name in (*files, *links) if (found := POOL.match(name))}
     others = {serial: _numbered(serial, number)
               for number, serial in enumerate(sorted(serials), 1)}
 

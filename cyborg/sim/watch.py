@@ -12,7 +12,7 @@ OnLook = Callable[[Path, bool], None]
 
 
 def watch(sysfs: Sysfs, on_look: OnLook) -> Sysfs:
-    """The same host; every look at a path of it is told first."""
+    """The same host; every look at a path of it is told first, by its full name."""
 
     class Watched(type(Path())):  # type: ignore[misc]
         def __fspath__(self) -> str:
@@ -32,6 +32,6 @@ def watch(sysfs: Sysfs, on_look: OnLook) -> Sysfs:
                 yield found
 
     seen = copy.copy(sysfs)
-    seen.path = Watched(sysfs.path)
+    seen.path = Watched(sysfs.path.resolve())
     seen.host = seen
     return seen

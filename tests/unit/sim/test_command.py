@@ -2,6 +2,7 @@
 """cyborg-sim as people use it."""
 
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -78,6 +79,15 @@ class TestRecord:
         code, text = run('record', '-', '--root', root)
         assert code == 0
         assert yaml.safe_load(text)['cards'][0]['at'] == '0000:6b:00.0'
+
+    def test_how_the_root_is_spelled_does_not_matter(self, run, root, tmp_path, monkeypatch):
+        Host(root).plug_in('1d9b:0400', at='0000:85:00.0')
+        expected = run('record', '-', '--root', root)
+        assert 'serialnum' in expected[1]
+        monkeypatch.chdir(tmp_path)
+        Path('link').symlink_to(root)
+        for each in ('sys', './sys/../sys', 'link'):
+            assert run('record', '-', '--root', each) == expected
 
     def test_what_is_no_sysfs_is_refused(self, run, tmp_path):
         assert run('record', '-', '--root', tmp_path) == (

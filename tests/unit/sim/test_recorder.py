@@ -79,6 +79,26 @@ def test_a_host_in_use_looks_the_same(host, discover, again):
     assert copy.sysfs.has(f'bus/mdev/devices/{MDEV}')
 
 
+@pytest.mark.parametrize('use', [
+    {'mounted': True}, {'swap': True}, {'partitions': 2}, {'holders': ['dm-0']}], ids=str)
+def test_a_disk_in_use_is_in_use_again(host, discover, again, use):
+    host.plug_in('144d:a80a', at=QAT, nvme={'namespaces': [use]})
+    expected = discover(host)
+    assert 'is used by the host' in str(expected)
+    assert discover(again(host, with_serials=True)) == expected
+
+
+def test_of_mounts_only_those_of_such_disks_are_told(host, load, discover, again):
+    host.plug_in('144d:a80a', at=QAT)
+    pool = '0f6e1d52-5a6e-4c3b-9f27-7d1f0e8a4b11'
+    host.tree.directory(f'fs/btrfs/{pool}/devices/nvme0n1')
+    with open(host.sysfs.path / 'proc/self/mountinfo', 'a') as table:
+        table.write('30 1 0:77 / /srv/secret rw - nfs files:/secret rw\n')
+    text = json.dumps(recorder.record(host.sysfs, load(host)))
+    assert 'secret' not in text and pool not in text
+    assert 'is used by the host' in str(discover(again(host)))
+
+
 def test_what_was_recorded_behaves_as_well(host, again, load):
     host.plug_in('10de:1eb8', at=T4)
     copy = again(host)
