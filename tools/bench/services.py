@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import requests
 from keystoneauth1 import session as keystone_session
 
 from tests.fixtures.cloud import eventually
@@ -117,12 +116,6 @@ class Deployed(Deployment):
         self.api = self._process('api', uwsgi(
             port, 'cyborg.wsgi.api:application', ' '.join(self.api.argv[1:])))
         self.session.headers.update(headers)
-
-    def answers(self) -> bool:
-        try:
-            return self.session.get(f'{self.url}/v2/device_profiles', timeout=60).ok
-        except requests.RequestException:
-            return False
 
     def show_logs(self) -> None:
         """They are of no interest."""
