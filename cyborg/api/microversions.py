@@ -29,6 +29,7 @@ HISTORY: dict[Version, str] = {
                    'into them, and why that failed last.',
 }
 LOWEST, HIGHEST = min(HISTORY), max(HISTORY)
+KNOWN = {str(version): version for version in HISTORY}
 
 
 def requested(header: str | None) -> Version:
@@ -38,11 +39,8 @@ def requested(header: str | None) -> Version:
         return LOWEST
     if wanted.lower() == 'latest':
         return HIGHEST
-    try:
-        version = microversion_parse.parse_version_string(wanted)
-    except TypeError:
-        version = None
-    if version not in HISTORY:
+    version = KNOWN.get(wanted)
+    if version is None:
         raise errors.NotAcceptable(
             f'There is no version {wanted[:32]} of this API; ask for one from {LOWEST} to '
             f'{HIGHEST} as "{HEADER}: {SERVICE_TYPE} {HIGHEST}", or for "latest".')

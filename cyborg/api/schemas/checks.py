@@ -13,6 +13,7 @@ from cyborg import errors
 
 UUID = {'type': 'string', 'pattern': '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$',
         'description': 'a UUID such as 5d0e2ab1-3f5c-4b7e-9a35-0b1c7c2d9f10'}
+LONGEST_NUMBER = 1000
 TYPES = {'object': 'an object', 'array': 'a list', 'string': 'a string', 'integer': 'a number',
          'boolean': 'true or false', 'null': 'null'}
 
@@ -43,10 +44,10 @@ def document(request: webob.Request, schema: Mapping[str, Any]) -> Any:
     if not request.body:
         raise errors.BadRequest('This request needs a body, in JSON.')
     kind = request.content_type or 'application/json'
-    if not re.fullmatch(r'application/([\w.-]+\+)?json', kind):
+    if not re.fullmatch(r'application/([\w.-]+\+)?json', kind, re.IGNORECASE):
         raise errors.UnsupportedMediaType(kind=kind[:64])
     try:
-        parsed = json.loads(request.body, object_pairs_hook=_unique,
+        parsed = json.loads(request.body, object_pairs_hook=_unique, parse_int=_number,
                             parse_constant=_no_such_number)
         _refuse_unstorable(parsed)
     except UnicodeDecodeError as error:
@@ -114,6 +115,10 @@ def _why(error: jsonschema.ValidationError) -> str:
             return f'must be {error.schema["description"]}'
         case 'minItems' | 'minProperties' | 'minLength':
             return 'must not be empty'
+        case 'maxItems':
+            return f'must not have more than {expected} items'
+        case 'uniqueItems':
+            return 'must not have anything twice'
         case 'maxLength':
             return f'must not be longer than {expected} characters'
         case 'minimum':
@@ -138,6 +143,13 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise ValueError(f'{name[:64]} is there twice')
         found[name] = value
     return found
+
+
+def _number(text: str) -> int:
+    # Python would explain how to make it read more digits than it does
+    if len(text) > LONGEST_NUMBER:
+        raise ValueError(f'a number has more than {LONGEST_NUMBER} digits')
+    return int(text)
 
 
 def _no_such_number(name: str) -> None:

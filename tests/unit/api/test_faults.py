@@ -78,7 +78,8 @@ def test_a_body_that_is_not_json_by_type_is_refused(admin, conductor, kind):
 
 
 @pytest.mark.parametrize('kind', [
-    'application/json', 'application/json; charset=utf-8', 'application/json-patch+json', ''])
+    'application/json', 'application/json; charset=utf-8', 'application/json-patch+json', '',
+    'Application/JSON'])
 def test_json_is_json_however_it_is_called(admin, conductor, kind):
     conductor.items['arqs'] = []
     answer = admin.post('/v2/accelerator_requests', {'device_profile_name': 'x'},
@@ -92,7 +93,7 @@ def test_json_is_json_however_it_is_called(admin, conductor, kind):
 def test_a_body_that_is_no_json_is_the_clients_mistake(admin, conductor, body):
     answer = admin.post('/v2/accelerator_requests', body)
     assert answer.status_int == 400
-    assert fault(answer)
+    assert fault(answer) and 'sys.' not in fault(answer)
     assert not conductor.calls
 
 

@@ -295,7 +295,7 @@ def test_what_does_not_name_one_image_is_refused(admin, conductor, body):
     conductor.items['deployables'] = [deployable(1)]
     answer = admin.patch(f'/v2/deployables/{uuid(1)}/program', json.dumps(body).encode())
     assert answer.status_int == 400
-    assert fault(answer).startswith('The body')
+    assert fault(answer).startswith('The body') and 'expected' not in fault(answer)
     assert not conductor.calls
 
 

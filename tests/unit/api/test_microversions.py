@@ -39,7 +39,7 @@ def test_a_request_that_does_not_ask_gets_the_oldest(admin):
 @pytest.mark.parametrize('asked', [
     'accelerator 2.99', 'accelerator 3.0', 'accelerator 1.9', 'accelerator foo',
     'accelerator 2', 'accelerator 2.3.1', 'accelerator -2.0', 'garbage', '2.99',
-    'compute 2.90, 7.0'])
+    'compute 2.90, 7.0', 'accelerator 02.03', 'accelerator 2.+3', 'accelerator 2. 3'])
 def test_a_version_that_does_not_exist_is_not_acceptable(admin, asked):
     answer = admin.get('/v2/devices', headers={HEADER: asked})
     assert answer.status_int == 406
