@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The WSGI application, alone or in the pipeline that a paste file describes."""
 
+import ipaddress
 import pathlib
 import sys
 from typing import Any
@@ -50,6 +51,27 @@ def load_app(conf: cfg.ConfigOpts, conductor: Any = None) -> Any:
     last = getattr(context, 'app_context', context)
     last.local_conf.update(conf=conf, conductor=conductor)
     return context.create()
+
+
+def refuse_open_door(conf: cfg.ConfigOpts, host: str | None) -> None:
+    """Without authentication everybody is an administrator, so only this machine may call.
+
+    ``host``: where we listen; None: that is known to a WSGI server alone.
+    """
+    if (conf.api.auth_strategy != 'noauth2' or conf.api.allow_remote_noauth
+            or host is not None and _is_loopback(host)):
+        return
+    raise errors.ConfigError(
+        why=f'[api] auth_strategy = noauth2 would let anybody who reaches '
+            f'{host or "this WSGI server"} do anything: let cyborg-api listen on 127.0.0.1, or '
+            f'set allow_remote_noauth if that is what you want.')
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name, and only one is known to be ours
+        return host == 'localhost'
 
 
 def _paste_file(conf: cfg.ConfigOpts) -> str:

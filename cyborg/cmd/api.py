@@ -17,7 +17,6 @@ from cyborg.cmd import startup
 from cyborg.conductor.rpcapi import ConductorAPI
 
 LOG = log.getLogger(__name__)
-LOOPBACK = ('127.', '::1', 'localhost')
 #: seconds for which a request may arrive in parts before its sender counts as gone
 LINGER = 5
 
@@ -71,7 +70,7 @@ class Lazy:
     """A server that takes its port when it starts, so that a check does not hold it."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        refuse_open_door(conf)
+        app.refuse_open_door(conf, conf.api.host_ip)
         self._conf = conf
         self._application = app.load_app(conf, ConductorAPI(rpc.transport(conf)))
         self._server: Server | None = None
@@ -85,16 +84,6 @@ class Lazy:
     def stop(self) -> None:
         if self._server is not None:
             self._server.stop()
-
-
-def refuse_open_door(conf: cfg.ConfigOpts) -> None:
-    """Without authentication everybody is an administrator, so only this machine may call."""
-    if (conf.api.auth_strategy == 'noauth2' and not conf.api.allow_remote_noauth
-            and not conf.api.host_ip.startswith(LOOPBACK)):
-        raise errors.ConfigError(
-            why=f'[api] auth_strategy = noauth2 would let anybody who reaches '
-                f'{conf.api.host_ip} do anything: listen on 127.0.0.1, or set '
-                f'allow_remote_noauth if that is what you want.')
 
 
 def main() -> NoReturn:

@@ -25,8 +25,8 @@ OPTS = [
         help='How callers are known. This names the pipeline in the paste file.'),
     cfg.BoolOpt(
         'allow_remote_noauth', default=False,
-        help='Let noauth2 listen on other addresses than loopback. Anybody who reaches the '
-             'port is then an administrator.'),
+        help='Let noauth2 listen on other addresses than loopback, or serve in a WSGI server. '
+             'Anybody who reaches the port is then an administrator.'),
     cfg.IntOpt(
         'max_limit', min=1, default=1000,
         help='The most items in one page of a list; a client may ask for fewer with limit=.'),

@@ -7,5 +7,7 @@ Arguments are ours, as of any Cyborg command: with uWSGI, ``pyargv = --config-fi
 from cyborg.api import app
 from cyborg.cmd import startup
 
-application = app.load_app(startup.configure())
+_conf = startup.configure()
+app.refuse_open_door(_conf, None)
+application = app.load_app(_conf)
 startup.settle()

@@ -39,6 +39,8 @@ def start(command, text, tmp_path, *arguments):
     ('cyborg-api', '[api]\napi_paste_config = nowhere.ini\n', 'There is no nowhere.ini'),
     ('cyborg-api', '[api]\nauth_strategy = noauth2\nhost_ip = 0.0.0.0\n',
      'would let anybody who reaches 0.0.0.0 do anything'),
+    ('cyborg-api', '[api]\nauth_strategy = noauth2\nhost_ip = localhost.example\n',
+     'would let anybody who reaches localhost.example do anything'),
 ])
 def test_a_mistake_is_one_sentence(command, text, sentence, tmp_path):
     result = start(command, text, tmp_path)
@@ -47,6 +49,17 @@ def test_a_mistake_is_one_sentence(command, text, sentence, tmp_path):
     assert last.startswith(f'{command}: ') and sentence in last
     assert 'Traceback' not in result.stderr + result.stdout
     assert 'u:p@' not in result.stderr
+
+
+@pytest.mark.parametrize('forced', [False, True])
+def test_a_wsgi_server_does_not_serve_everybody_unless_told_to(forced, tmp_path):
+    path = tmp_path / 'cyborg.conf'
+    path.write_text('[DEFAULT]\ntransport_url = kombu+memory:////\n'
+                    f'[api]\nauth_strategy = noauth2\nallow_remote_noauth = {forced}\n')
+    result = subprocess.run([sys.executable, '-c', 'import cyborg.wsgi.api', '--config-file',
+                             path], text=True, capture_output=True, timeout=60)
+    assert (result.returncode == 0) is forced, result.stderr
+    assert forced or 'anybody who reaches this WSGI server' in result.stderr
 
 
 def test_a_conductor_does_not_work_on_a_schema_it_does_not_know(tmp_path):

@@ -10,6 +10,8 @@ from cyborg.api.middleware import auth_token
 
 #: with those that Keystone would imply
 ROLES = 'admin,manager,member,reader'
+#: characters of a user's or a project's id: Keystone's have fewer, and more cannot be stored
+LONGEST = 64
 
 
 class NoAuthMiddleware:
@@ -26,8 +28,8 @@ class NoAuthMiddleware:
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         user, _, project = environ.get('HTTP_X_AUTH_TOKEN', '').partition(':')
         environ |= {
-            'HTTP_X_USER_ID': user or 'noauth',
-            'HTTP_X_PROJECT_ID': project or 'noauth',
+            'HTTP_X_USER_ID': user[:LONGEST] or 'noauth',
+            'HTTP_X_PROJECT_ID': project[:LONGEST] or 'noauth',
             'HTTP_X_ROLES': ROLES,
             'HTTP_X_SERVICE_ROLES': self._service_roles,
         }

@@ -23,7 +23,8 @@ def app():
 
 @pytest.mark.parametrize('token, user, project', [
     (None, 'noauth', 'noauth'), ('', 'noauth', 'noauth'), ('me', 'me', 'noauth'),
-    ('me:mine', 'me', 'mine'), (':mine', 'noauth', 'mine'), ('me:mine:too', 'me', 'mine:too')])
+    ('me:mine', 'me', 'mine'), (':mine', 'noauth', 'mine'), ('me:mine:too', 'me', 'mine:too'),
+    ('m' * 300 + ':' + 'p' * 300, 'm' * 64, 'p' * 64)])
 def test_a_token_is_what_one_says(app, token, user, project):
     headers = {} if token is None else {'X-Auth-Token': token}
     answer = webob.Request.blank('/v2/devices', headers=headers).get_response(app)
