@@ -120,6 +120,11 @@ class NoFreeHandle(Conflict):
                 'request {uuid}.')
 
 
+class HandleNotClean(Conflict):
+    template = ('Host {host} still cleans up what could be had of resource provider {rp} for '
+                'accelerator request {uuid}; try again in a moment.')
+
+
 class BindFailed(Conflict):
     template = 'Binding failed and was rolled back: {why}'
 

@@ -32,6 +32,27 @@ class Waiter:
         self._places = threading.Semaphore(at_a_time)
         self._clock, self._sleep = clock, sleep
 
+    def bind(self, context: RequestContext, bindings: Sequence[objects.Binding]) -> None:
+        """Bind, as soon as hosts have cleaned what is to be had, and see how that ends.
+
+        Who deletes a server and makes another comes back sooner than a host is done.
+        """
+        started: list[objects.Arq] | None = None
+        refusal: errors.HandleNotClean | None = None
+
+        def is_over() -> bool:
+            nonlocal started, refusal
+            try:
+                started = self._conductor.bind_arqs(context, bindings)
+            except errors.HandleNotClean as error:
+                refusal = error
+            return started is not None
+        if not is_over():
+            self._wait(is_over, f'the bind of {bindings[0].arq_uuid}')
+        if started is None:
+            raise refusal  # type: ignore[misc]
+        self.settle(context, started)
+
     def settle(self, context: RequestContext, arqs: Sequence[objects.Arq]) -> None:
         """Return when all are bound or time is up; raise if a bind fails before that."""
         if not _pending(arqs):

@@ -47,10 +47,16 @@ class Arqs(Endpoint):
         got: uuids, states and reasons."""
         for binding in bindings:
             binding.project_id = binding.project_id or context.project_id
-        with self.change(context) as ledger:
-            bound = binding_.bind(ledger, self.scope(context), bindings, self.bind_deadline())
-            return [objects.Arq(uuid=arq.uuid, state=arq.state, reason=arq.reason)
-                    for arq in bound]
+        scope = self.scope(context)
+        try:
+            with self.change(context) as ledger:
+                bound = binding_.bind(ledger, scope, bindings, self.bind_deadline())
+                return [objects.Arq(uuid=arq.uuid, state=arq.state, reason=arq.reason)
+                        for arq in bound]
+        except errors.HandleNotClean:
+            with self.change(context) as ledger:
+                binding_.make_way(ledger, scope, bindings)
+            raise
 
     @exposed
     def unbind_arqs(self, context: RequestContext, uuids: list[str]) -> None:

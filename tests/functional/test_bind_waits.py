@@ -62,6 +62,46 @@ def test_the_answer_says_why_the_host_could_not(cloud, host):
     assert {arq['state'] for arq in cloud.arqs()} == {'BindFailed'}
 
 
+def test_what_the_host_still_cleans_can_be_had_when_it_is_clean(cloud, host):
+    cloud.profile('all', {'resources:VGPU': '16'})
+    rp = cloud.rp()
+    assert cloud.bind(cloud.request('all'), rp=rp, instance=INSTANCE).status_code == 202
+    host.goes_on.clear()
+    assert cloud.call('DELETE', f'/accelerator_requests?instance={INSTANCE}').status_code == 204
+    arqs, answers = cloud.request('two'), []
+    binding = threading.Thread(
+        target=lambda: answers.append(cloud.bind(arqs, rp=rp, instance=INSTANCE)))
+    binding.start()
+    host.goes_on.set()
+    binding.join()
+    assert [answer.status_code for answer in answers] == [202]
+    assert {arq['state'] for arq in cloud.arqs(instance=INSTANCE)} == {'Bound'}
+
+
+def test_what_is_left_of_a_servers_failed_attempt_makes_way_though_it_must_be_cleaned(
+        cloud, host):
+    cloud.profile('all', {'resources:VGPU': '16'})
+    left, rp = cloud.request('all'), cloud.rp()
+    assert cloud.bind(left, rp=rp, instance=INSTANCE).status_code == 202
+    arqs = cloud.request('all')
+    assert cloud.bind(arqs, rp=rp, instance=INSTANCE).status_code == 202
+    assert {arq['uuid'] for arq in cloud.arqs()} == {arq['uuid'] for arq in arqs}
+    assert {arq['state'] for arq in cloud.arqs()} == {'Bound'}
+
+
+@pytest.mark.parametrize('cloud', [0], indirect=True)
+def test_a_host_that_does_not_end_cleaning_is_told(cloud, host):
+    cloud.profile('all', {'resources:VGPU': '16'})
+    rp, arqs = cloud.rp(), cloud.request('all')
+    assert cloud.bind(arqs, rp=rp, instance=INSTANCE).status_code == 202
+    eventually(lambda: {arq['state'] for arq in cloud.arqs()} == {'Bound'})
+    host.goes_on.clear()
+    assert cloud.call('DELETE', f'/accelerator_requests?instance={INSTANCE}').status_code == 204
+    answer = cloud.bind(cloud.request('two'), rp=rp)
+    assert answer.status_code == 409 and 'try again in a moment' in answer.text
+    host.goes_on.set()
+
+
 @pytest.mark.parametrize('cloud', [0], indirect=True)
 def test_the_answer_does_not_come_later_than_the_operator_allows(cloud, host):
     host.goes_on.clear()

@@ -34,8 +34,9 @@ class GpuHost:
 
 
 @pytest.fixture
-def gpus(tmp_path):
-    cloud = Cloud(tmp_path, more=VGPU_SETTINGS + '[conductor]\nsweep_interval = 1\n')
+def gpus(request, tmp_path):
+    more = getattr(request, 'param', '')
+    cloud = Cloud(tmp_path, more=f'{VGPU_SETTINGS}[conductor]\nsweep_interval = 1\n{more}')
     cloud.start()
     cloud.gpu = cloud.host('compute1', GpuHost)
     cloud.profile('vgpu', VGPU)
@@ -150,15 +151,18 @@ def test_deleting_does_not_need_a_living_agent(gpus):
     eventually(lambda: not owed(gpus))
 
 
+@pytest.mark.parametrize('gpus', ['[api]\nbind_wait = 0\n'], indirect=True)
 def test_a_handle_that_waits_for_its_clean_up_is_not_given_out(gpus):
     gpus.profile('all', {'resources:VGPU': '8'})
     rp = gpus.rp()
     arqs = gpus.request('all')
     assert gpus.bind(arqs, rp=rp).status_code == 202
+    eventually(lambda: {arq['state'] for arq in gpus.arqs()} == {'Bound'})
     gpus.standalone.remove_host('compute1')
     assert gpus.unbind(*gpus.arqs()).status_code == 202
     [arq] = gpus.request('vgpu')
-    assert gpus.bind(arq, rp=rp).status_code == 409
+    refused = gpus.bind(arq, rp=rp)
+    assert refused.status_code == 409 and 'still cleans up' in refused.text
     gpus.standalone.add_host(gpus.gpu)
     eventually(lambda: not owed(gpus))
     assert gpus.bind(arq, rp=rp).status_code == 202

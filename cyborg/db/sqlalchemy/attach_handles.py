@@ -49,6 +49,13 @@ def take(session: orm.Session, arq_id: int, candidates: list[Handle]) -> Handle 
     return None
 
 
+def is_being_cleaned(session: orm.Session, deployable_id: int) -> bool:
+    """Will one be free as soon as its host is done?"""
+    return bool(session.scalar(sa.select(sa.exists().where(
+        Handle.deployable_id == deployable_id, Handle.cleanup_since.is_not(None),
+        Handle.work_error.is_(None), Handle.is_missing.is_(False)))))
+
+
 def is_about(outcome: objects.Outcome, handle: Handle | None) -> bool:
     """Does it tell of what was done for the present holder, or after the last one?"""
     return handle is not None and (handle.uuid, handle.turn) == (

@@ -41,6 +41,16 @@ def bind(ledger: Ledger, scope: arqs.Scope, bindings: Sequence[objects.Binding],
     return [row for row in rows if row.uuid in wanted]
 
 
+def make_way(ledger: Ledger, scope: arqs.Scope,
+             bindings: Sequence[objects.Binding]) -> None:
+    """Have a server's requests of a failed attempt go, though the bind had to be undone: what
+    they hold must be cleaned before it can be had again."""
+    rows = arqs.locked(
+        ledger.session, Arq.instance_uuid.in_({binding.instance_uuid for binding in bindings}),
+        Arq.uuid.not_in([binding.arq_uuid for binding in bindings]), scope=scope)
+    releasing.delete_rows(ledger, rows)
+
+
 def _holds(arq: Arq, binding: objects.Binding) -> bool:
     """Is the request where it should go? Elsewhere is a conflict."""
     if arq.state not in arq_states.HOLDING:
@@ -63,8 +73,10 @@ def _take(session: orm.Session, rows: Sequence[Arq],
         deployable = deployables[binding.device_rp_uuid]
         handle = attach_handles.take(session, arq.id, candidates.get(deployable.id, []))
         if handle is None:
-            raise errors.NoFreeHandle(rp=binding.device_rp_uuid, host=binding.hostname,
-                                      uuid=arq.uuid)
+            refusal = (errors.HandleNotClean
+                       if attach_handles.is_being_cleaned(session, deployable.id)
+                       else errors.NoFreeHandle)
+            raise refusal(rp=binding.device_rp_uuid, host=binding.hostname, uuid=arq.uuid)
         orm.attributes.set_committed_value(handle, 'deployable', deployable)
         taken.append((arq, handle, binding))
     return taken

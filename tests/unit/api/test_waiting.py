@@ -6,7 +6,7 @@ import threading
 import oslo_messaging as messaging
 import pytest
 
-from cyborg import errors
+from cyborg import errors, objects
 from cyborg.api.waiting import LONGEST_PAUSE, Waiter
 from cyborg.context import RequestContext
 from tests.unit.api.conftest import arq, deployable, uuid
@@ -36,6 +36,9 @@ class Answers:
 
     def get_deployable(self, context, uuid):
         return self._next(uuid)
+
+    def bind_arqs(self, context, bindings):
+        return self._next(bindings)
 
     def _next(self, asked):
         self.filters.append(asked)
@@ -131,6 +134,32 @@ def test_a_place_is_free_again_after_a_failure():
     for _ in range(2):
         with pytest.raises(errors.BindFailed):
             places.settle(CONTEXT, [arq(1, 'BindStarted')])
+
+
+# -- hosts that clean up ---------------------------------------------------------------------
+
+NOT_CLEAN = errors.HandleNotClean(rp='r', host='h', uuid=uuid(1))
+BINDINGS = [objects.Binding(arq_uuid=uuid(1))]
+
+
+def test_a_bind_is_made_when_the_host_has_cleaned_up():
+    conductor = Answers(NOT_CLEAN, NOT_CLEAN, BOUND)
+    waiter(conductor, Time()).bind(CONTEXT, BINDINGS)
+    assert conductor.filters == [BINDINGS] * 3
+
+
+def test_a_host_that_goes_on_cleaning_is_told_in_the_end():
+    time = Time()
+    with pytest.raises(errors.HandleNotClean):
+        waiter(Answers(NOT_CLEAN), time).bind(CONTEXT, BINDINGS)
+    assert time.now == pytest.approx(20)
+
+
+def test_what_fails_for_another_reason_meanwhile_is_told_at_once():
+    conductor = Answers(NOT_CLEAN, errors.NoFreeHandle(rp='r', host='h', uuid=uuid(1)))
+    with pytest.raises(errors.NoFreeHandle):
+        waiter(conductor, Time()).bind(CONTEXT, BINDINGS)
+    assert len(conductor.filters) == 2
 
 
 # -- programming -----------------------------------------------------------------------------

@@ -81,8 +81,7 @@ class Arqs(pages.Collection):
         if patch.unbound:
             self.conductor.unbind_arqs(request.context, patch.unbound)
         else:
-            started = self.conductor.bind_arqs(request.context, patch.bindings)
-            self.waiter.settle(request.context, started)
+            self.waiter.bind(request.context, patch.bindings)
 
     @expose('DELETE', '{uuid}', rule='cyborg:arq:delete', status=HTTPStatus.NO_CONTENT)
     def delete(self, request: Request, uuid: str) -> None:
