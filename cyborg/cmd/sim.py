@@ -15,6 +15,7 @@ from cyborg import errors
 from cyborg.accelerator import driver, pci
 from cyborg.accelerator.sysfs import Sysfs
 from cyborg.sim import Host, conformance, description, namespace, recorder
+from cyborg.sim.bus import Facts
 from cyborg.sim.fleet import command as fleet
 
 HEADER = """\
@@ -49,20 +50,33 @@ def record(options: argparse.Namespace) -> int:
 
 def check(options: argparse.Namespace) -> int:
     """Try a driver, one line a promise; 1 if it does not keep them all."""
-    make = conformance.by_name(options.driver, _configure(options.config_file))
+    is_told = options.config_file or options.description or options.root
+    with conformance.sample('' if is_told else options.driver) as sample:
+        files = options.config_file
+        if sample:
+            files = [str(sample.options)]
+            print('Tried with options and cards that come with cyborg-sim for this driver.')
+        make = conformance.by_name(options.driver, _configure(files))
+        return _try(options.driver, make, (sample and sample.facts) or _host(options, make))
+
+
+def _host(options: argparse.Namespace, make: conformance.MakeDriver) -> Facts:
+    """The host on which a driver is to be tried."""
     if options.root:
         sysfs = _sysfs(options.root)
-        facts = recorder.record(sysfs, [make(sysfs)], with_serials=True)
-    elif options.description:
-        facts = description.load(options.description)
-    else:
-        facts = conformance.default_host(make)
+        return recorder.record(sysfs, [make(sysfs)], with_serials=True)
+    if options.description:
+        return description.load(options.description)
+    return conformance.default_host(make)
+
+
+def _try(name: str, make: conformance.MakeDriver, facts: Facts) -> int:
     failures = 0
     for result in conformance.run(conformance.simulated(make, facts), conformance.CHECKS):
         failures += result.failure is not None
         print(result, flush=True)
-    print(f'{options.driver} keeps all promises.' if not failures else
-          f'{options.driver} breaks {failures} of {len(conformance.CHECKS)} promises.')
+    print(f'{name} keeps all promises.' if not failures else
+          f'{name} breaks {failures} of {len(conformance.CHECKS)} promises.')
     return 1 if failures else 0
 
 
@@ -120,7 +134,8 @@ def _parser() -> argparse.ArgumentParser:
     trial.add_argument('driver', metavar='DRIVER', help='as in [agent] enabled_drivers')
     where = trial.add_mutually_exclusive_group()
     where.add_argument('--description', metavar='FILE', type=pathlib.Path,
-                       help='a host for it; default: one with the cards of its catalogue')
+                       help='a host for it; default: one with the cards of its catalogue, and '
+                            'options if it needs some')
     where.add_argument('--root', metavar='DIR', help='a sysfs, whose copy is the host')
     inside = commands.add_parser(
         'mount', help='run a command with a simulated /sys',

@@ -5,14 +5,23 @@ Most checks have a simulated host of their own, new for each; those that only lo
 detach can be run on a real host too.
 """
 
-from cyborg.sim.conformance.bench import Bench, Result, by_name, on_real, run, simulated
+from cyborg.sim.conformance.bench import (
+    Bench,
+    MakeDriver,
+    Result,
+    by_name,
+    on_real,
+    run,
+    simulated,
+)
 from cyborg.sim.conformance.defaults import default_host
 from cyborg.sim.conformance.looking import LOOKING
+from cyborg.sim.conformance.samples import Sample, sample
 from cyborg.sim.conformance.serving import SERVING
 from cyborg.sim.conformance.suffering import SUFFERING
 
 #: Every check, in the order in which they are best read.
 CHECKS = (*LOOKING, *SERVING, *SUFFERING)
 
-__all__ = ['CHECKS', 'LOOKING', 'SERVING', 'SUFFERING', 'Bench', 'Result', 'by_name',
-           'default_host', 'on_real', 'run', 'simulated']
+__all__ = ['CHECKS', 'LOOKING', 'SERVING', 'SUFFERING', 'Bench', 'MakeDriver', 'Result', 'Sample',
+           'by_name', 'default_host', 'on_real', 'run', 'sample', 'simulated']

@@ -116,6 +116,12 @@ class TestCheck:
         assert 'FAIL  It finds a device' in text
         assert text.splitlines()[-1].startswith('time_sync_driver breaks ')
 
+    @pytest.mark.parametrize('name', ['intel_nic_driver', 'nvmf_spdk_driver'])
+    def test_a_driver_that_needs_options_is_given_some(self, run, name):
+        code, text = run('check', name)
+        assert code == 0
+        assert text.startswith('Tried with options and cards that come with cyborg-sim')
+
     def test_a_recorded_host_will_do(self, run, described, tmp_path):
         Host.described(tmp_path / 'sys', described)
         assert run('check', 'intel_qat_driver', '--root', tmp_path / 'sys')[0] == 0

@@ -12,7 +12,6 @@ from cyborg import conf as options
 from cyborg import errors, objects
 from cyborg.accelerator import driver, mdev, pci
 from cyborg.sim import conformance
-from cyborg.sim.spdk import Spdk
 
 KIND = 'acme-half'
 SHARED = {'vendor': '1234', 'device': '5678', 'class': '120000', 'driver': 'acme',
@@ -380,59 +379,15 @@ class TestResults:
             'skip  It is round: it is away.')
 
 
-#: Options without which a driver offers less than it can.
-SETTINGS = {
-    'nvidia_gpu_driver': """
-[gpu_devices]
-enabled_vgpu_types = nvidia-222, nvidia-468, 1424
-[vgpu_nvidia-222]
-device_addresses = 0000:10:00.0
-[vgpu_nvidia-468]
-device_addresses = 0000:14:00.0
-[vgpu_1424]
-device_addresses = 0000:1c:00.0
-""",
-    'intel_nic_driver': """
-[nic_devices]
-enabled_nic_types = x710_static
-[x710_static]
-physical_device_mappings = physnet1:0000:10:00.0, physnet2:0000:14:00.0
-""",
-    'pci_driver': """
-[pci]
-passthrough_whitelist = {"vendor_id": "1b36"}
-passthrough_whitelist = {"vendor_id": "8086", "product_id": "37c9"}
-""",
-}
-CARDS = {
-    'nvidia_gpu_driver': ['10de:1eb8', '10de:20b5', '10de:2331', '10de:2335'],
-    'intel_nic_driver': ['8086:1572', '8086:1592'],
-    'pci_driver': ['1b36:0010', '8086:37c8'],
-}
-
-
-@pytest.fixture
-def daemon(tmp_path):
-    """For the driver whose device is a program."""
-    spdk = Spdk(tmp_path / 'spdk.sock')
-    spdk.start()
-    yield spdk
-    spdk.stop()
-
-
 @pytest.mark.parametrize(
     'name', sorted(stevedore.ExtensionManager(driver.NAMESPACE).entry_points_names()))
-def test_a_driver_of_ours_keeps_its_promises(tmp_path, daemon, name):
-    path = tmp_path / 'cyborg.conf'
-    path.write_text(f'{SETTINGS.get(name, "")}\n[nvmf_spdk_driver]\nsocket = {daemon.path}\n')
+def test_a_driver_of_ours_keeps_its_promises(name):
     conf = cfg.ConfigOpts()
     options.register(conf)
-    conf(['--config-file', str(path)], project='cyborg', default_config_dirs=[])
-
-    make = conformance.by_name(name, conf)
-    facts = conformance.default_host(make)
-    if name in CARDS:
-        facts = {'cards': [{'model': model, 'at': f'0000:{0x10 + 4 * number:02x}:00.0'}
-                           for number, model in enumerate(CARDS[name])]}
-    results = list(conformance.run(conformance.simulated(make, facts), conformance.CHECKS))
+    with conformance.sample(name) as sample:
+        files = ['--config-file', str(sample.options)] if sample else []
+        conf(files, project='cyborg', default_config_files=[], default_config_dirs=[])
+        make = conformance.by_name(name, conf)
+        facts = (sample and sample.facts) or conformance.default_host(make)
+        results = list(conformance.run(conformance.simulated(make, facts), conformance.CHECKS))
     assert [str(result) for result in results if result.failure] == []
