@@ -26,7 +26,9 @@ ENABLED = since(UPDATE_SINCE, shapes.FLAG | {
     'description': 'whether new accelerator requests can be made with it'})
 PROJECTS = since(UPDATE_SINCE, {
     'type': ['array', 'null'], 'uniqueItems': True,
-    'items': {'type': 'string', 'minLength': 1, 'maxLength': 255},
+    # MariaDB takes those that differ in blanks at the end for the same
+    'items': {'type': 'string', 'minLength': 1, 'maxLength': 255, 'pattern': r'^\S*$',
+              'description': 'an id without blanks'},
     'description': 'the projects that it is for, or null for all; others do not see it, and '
                    'only administrators see all of a list'})
 

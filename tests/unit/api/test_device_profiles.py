@@ -212,7 +212,8 @@ def test_a_profile_is_changed_in_what_the_body_names(admin, conductor, ref, body
 @pytest.mark.parametrize('body, word', [
     ({}, 'empty'), ([], 'an object'), ({'uuid': uuid(1)}, 'uuid'), ({'enabled': 'no'}, 'true'),
     ({'projects': 'p'}, 'a list'), ({'projects': ['p', 'p']}, 'projects'),
-    ({'projects': ['']}, 'empty'), ({'projects': ['x' * 256]}, '255'), ({'name': None}, 'name'),
+    ({'projects': ['p', 'p ']}, 'without blanks'), ({'projects': ['']}, 'empty'),
+    ({'projects': ['x' * 256]}, '255'), ({'name': None}, 'name'),
     ({'groups': None}, 'groups'), ({'colour': 'red', 'name': 'x'}, 'colour'),
 ])
 def test_a_change_of_the_wrong_shape_is_malformed(admin, conductor, body, word):
