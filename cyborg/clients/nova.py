@@ -9,6 +9,8 @@ from keystoneauth1 import exceptions
 from cyborg import errors
 
 MICROVERSION = '2.82'  #: the first that knows accelerator-request-bound
+#: the answers of a Nova that is away, overloaded, or will not have us
+AWAY = frozenset({401, 403, 429, 502, 503, 504})
 
 
 class Nova:
@@ -23,15 +25,18 @@ class Nova:
             response = self._adapter.get(f'/servers/{server}', raise_exc=False)
         except exceptions.ClientException as error:
             raise errors.Unavailable(f'Nova cannot be reached: {error}') from error
-        if response.status_code not in (200, 404):
-            raise errors.Unavailable(f'Nova answered {response.status_code}.')
-        return response.status_code == 200
+        if response.status_code == 200:
+            return True
+        if _is_unknown(response):
+            return False
+        raise errors.Unavailable(f'Nova answered {response.status_code}.')
 
     def send_events(self, events: Sequence[tuple[str, str, str]],
                     request_id: str | None = None) -> list[int]:
         """Send (server, request, completed or failed) of one server; answers a code for each.
 
-        Raises Unavailable when Nova cannot be asked, so that it is asked again.
+        Raises Unavailable when Nova cannot be asked at all. What it cannot do for this server,
+        whose cell may be down, says nothing of others.
         """
         body = {'events': [
             {'name': 'accelerator-request-bound', 'server_uuid': server, 'tag': arq,
@@ -43,10 +48,27 @@ class Nova:
                 headers=headers, raise_exc=False)
         except exceptions.ClientException as error:
             raise errors.Unavailable(f'Nova cannot be reached: {error}') from error
-        if response.status_code == 404:  # of all servers named, Nova knows none
-            return [404] * len(events)
-        if response.status_code not in (200, 207):
+        if response.status_code in (200, 207):
+            answers = _answers(response)
+            return [answers.get((server, arq), 200) for server, arq, _ in events]
+        if response.status_code in AWAY or (
+                response.status_code == 404 and not _is_unknown(response)):
             raise errors.Unavailable(f'Nova answered {response.status_code}.')
-        answers = {(event.get('server_uuid'), event.get('tag')): event.get('code', 200)
-                   for event in response.json().get('events', [])}
-        return [answers.get((server, arq), 200) for server, arq, _ in events]
+        return [response.status_code] * len(events)
+
+
+def _is_unknown(response: Any) -> bool:
+    """Does Nova itself say that it knows no such server, and not somebody on the way to it?"""
+    try:
+        return response.status_code == 404 and 'itemNotFound' in response.json()
+    except ValueError:
+        return False
+
+
+def _answers(response: Any) -> dict[tuple[str, str], int]:
+    """(server, request) -> the code of its event."""
+    try:
+        return {(event.get('server_uuid'), event.get('tag')): event.get('code', 200)
+                for event in response.json().get('events', [])}
+    except (ValueError, AttributeError) as error:
+        raise errors.Unavailable('What answers in the place of Nova is not Nova.') from error

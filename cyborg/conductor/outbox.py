@@ -136,8 +136,11 @@ class Outbox:
         settled = [event for event, code in zip(events, codes, strict=True) if code in SETTLED]
         rest = [event for event in events if event not in settled]
         for event, code in zip(events, codes, strict=True):
-            LOG.debug('Event %s of request %s: Nova answered %s.', event.status,
-                      event.arq_uuid, code or 'nothing')
+            # one that is refused is sent again; of a server that Nova does not know, the audit
+            # finds what is left
+            level = log.DEBUG if code in (0, 200, 422) else log.WARNING
+            LOG.log(level, 'Event %s of request %s of server %s: Nova answered %s.',
+                    event.status, event.arq_uuid, event.instance_uuid, code or 'nothing')
         with self._db.writer() as session:
             if settled:
                 nova_events.remove(session, settled)

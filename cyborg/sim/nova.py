@@ -20,6 +20,7 @@ class Nova(neighbour.Neighbour):
         self.request_ids: list[str | None] = []  #: those that came along
         self.unknown: set[str] = set()  #: servers that were deleted
         self.code = 200  #: of each event; 5xx: of the whole request
+        self.codes: dict[str, int] = {}  #: of events of these servers or requests instead
         super().__init__(self._handler())
 
     def events(self) -> list[dict[str, str]]:
@@ -36,13 +37,17 @@ class Nova(neighbour.Neighbour):
     def _take(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         with self._lock:
             self.requests.append(body)
-            if self.code >= 500:
-                return self.code, {'computeFault': {'code': self.code, 'message': 'down'}}
-            if self.code == 200:
-                self._events.extend(body['events'])
+            answers = [event | {'code': self._code(event)} for event in body['events']]
+            worst = max(answer['code'] for answer in answers)
+            if worst >= 500:
+                return worst, {'computeFault': {'code': worst, 'message': 'down'}}
+            self._events.extend(event for event, answer in zip(
+                body['events'], answers, strict=True) if answer['code'] == 200)
             self._lock.notify_all()
-            answers = [event | {'code': self.code} for event in body['events']]
-        return (200 if self.code == 200 else 207), {'events': answers}
+        return (200 if worst == 200 else 207), {'events': answers}
+
+    def _code(self, event: dict[str, str]) -> int:
+        return self.codes.get(event['tag'], self.codes.get(event['server_uuid'], self.code))
 
     def _handler(nova) -> type[neighbour.Handler]:
         class Handler(neighbour.Handler):

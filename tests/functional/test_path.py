@@ -116,6 +116,32 @@ def test_an_event_that_nova_refuses_is_sent_again(cloud, host):
     assert eventually(lambda: cloud.standalone.conductors[0].outbox.wake() or cloud.nova.events())
 
 
+def test_each_event_is_sent_again_for_its_own_answer(cloud, host):
+    cloud.profile('two', FPGA | {'resources:FPGA': '2'})
+    arqs = cloud.request('two')
+    refused, taken = (arq['uuid'] for arq in arqs)
+    cloud.nova.codes = {refused: 400}
+    assert cloud.bind(arqs, instance=INSTANCE).status_code == 202
+    eventually(lambda: [event.arq_uuid for event in outbox(cloud)] == [refused])
+    cloud.nova.codes = {}
+    eventually(lambda: cloud.standalone.conductors[0].outbox.wake() or not outbox(cloud))
+    assert [event['tag'] for event in cloud.nova.events()] == [taken, refused]
+
+
+def test_a_server_whose_events_nova_fails_over_delays_nobody_elses(cloud, host):
+    cloud.profile('one', FPGA)
+    first, last = sorted(str(uuid.uuid4()) for _ in range(2))
+    cloud.nova.codes = {first: 500}
+    for server in (first, last):
+        assert cloud.bind(cloud.request('one'), instance=server).status_code == 202
+    assert [event['server_uuid'] for event in cloud.nova.wait_for_events(1)] == [last]
+    assert cloud.standalone.conductors[0].outbox._circuit.wait == 0
+    eventually(lambda: [event.instance_uuid for event in outbox(cloud)] == [first])
+    cloud.nova.codes = {}
+    eventually(lambda: cloud.standalone.conductors[0].outbox.wake() or not outbox(cloud))
+    assert [event['server_uuid'] for event in cloud.nova.events()] == [last, first]
+
+
 @pytest.mark.parametrize('code', [404, 422])
 def test_an_event_that_nova_has_no_use_for_is_forgotten(cloud, host, code):
     cloud.nova.code = code

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Nova's answers mean, and what others say in its place."""
+
+import json
+
+import pytest
+import requests
+from keystoneauth1 import exceptions
+
+from cyborg import errors
+from cyborg.clients.nova import Nova
+
+EVENTS = [('server', 'first', 'completed'), ('server', 'second', 'completed')]
+UNKNOWN = json.dumps({'itemNotFound': {'code': 404, 'message': 'No instances found'}})
+
+
+class Answering:
+    """An adapter to somebody who always says the same."""
+
+    def __init__(self, status, text='{}'):
+        self._response = requests.Response()
+        self._response.status_code, self._response._content = status, text.encode()
+
+    def get(self, *args, **kwargs):
+        return self._response
+
+    post = get
+
+
+def told(*codes):
+    return json.dumps({'events': [
+        {'server_uuid': server, 'tag': arq, 'status': status, 'code': code}
+        for (server, arq, status), code in zip(EVENTS, codes, strict=True)]})
+
+
+@pytest.mark.parametrize('status, text, codes', [
+    (200, told(200, 200), [200, 200]),
+    (207, told(200, 422), [200, 422]),
+    (207, told(404, 400), [404, 400]),
+    (404, UNKNOWN, [404, 404]),
+    (400, '{"badRequest": {}}', [400, 400]),
+    (500, '{"computeFault": {}}', [500, 500]),
+])
+def test_each_event_has_its_answer(status, text, codes):
+    assert Nova(Answering(status, text)).send_events(EVENTS) == codes
+
+
+@pytest.mark.parametrize('status, text', [
+    (401, '{}'), (403, '{}'), (429, ''), (502, '<html>'), (503, ''), (504, ''),
+    (404, '<html>Not Found</html>'), (404, '{}'), (200, '<html>Welcome</html>'), (200, '[]'),
+])
+def test_what_is_not_nova_or_will_not_have_us_is_asked_again(status, text):
+    with pytest.raises(errors.Unavailable):
+        Nova(Answering(status, text)).send_events(EVENTS)
+
+
+def test_a_nova_that_cannot_be_reached_is_asked_again():
+    class Away:
+        def post(self, *args, **kwargs):
+            raise exceptions.ConnectFailure('nobody listens')
+    with pytest.raises(errors.Unavailable, match='nobody listens'):
+        Nova(Away()).send_events(EVENTS)
+
+
+def test_a_server_is_gone_only_when_nova_says_so():
+    assert Nova(Answering(200)).exists('server')
+    assert not Nova(Answering(404, UNKNOWN)).exists('server')
+    for status, text in ((404, '<html>Not Found</html>'), (403, '{}'), (500, '{}')):
+        with pytest.raises(errors.Unavailable):
+            Nova(Answering(status, text)).exists('server')
