@@ -31,6 +31,17 @@ class Nova:
             return False
         raise errors.Unavailable(f'Nova answered {response.status_code}.')
 
+    def sees_all(self) -> bool:
+        """Is it shown servers of all projects? Others' are unknown to those who are not."""
+        try:
+            response = self._adapter.get(
+                '/servers', params={'all_tenants': 1, 'limit': 1}, raise_exc=False)
+        except exceptions.ClientException as error:
+            raise errors.Unavailable(f'Nova cannot be reached: {error}') from error
+        if response.status_code not in (200, 403):
+            raise errors.Unavailable(f'Nova answered {response.status_code}.')
+        return response.status_code == 200
+
     def send_events(self, events: Sequence[tuple[str, str, str]],
                     request_id: str | None = None) -> list[int]:
         """Send (server, request, completed or failed) of one server; answers a code for each.

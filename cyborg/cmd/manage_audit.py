@@ -24,7 +24,7 @@ def audit(conf: cfg.ConfigOpts, options: Any) -> int:
     """Print every disagreement with its remedy; 1 if some are left."""
     db = engine.Database(conf.database.connection)
     auditor = Audit(db, _if_configured(conf, 'placement', Allocations),
-                    _if_configured(conf, 'nova', Nova))
+                    _servers(conf))
     findings = auditor.look()
     for finding in findings:
         print(f'{finding.what}\n    remedy: {finding.remedy}')
@@ -38,6 +38,22 @@ def audit(conf: cfg.ConfigOpts, options: Any) -> int:
     fixed = auditor.mend(findings)
     print(f'{fixed} of {len(findings)} mended.')
     return 0 if fixed == len(findings) else 1
+
+
+def _servers(conf: cfg.ConfigOpts) -> Nova | None:
+    """Nova, if it shows us everybody's servers: to a user of one project those of others do not
+    exist, and their requests would look as if they could go."""
+    nova: Nova | None = _if_configured(conf, 'nova', Nova)
+    if nova is None:
+        return None
+    try:
+        if nova.sees_all():
+            return nova
+        why = 'the user of [nova] is not shown the servers of all projects; an administrator is.'
+    except errors.Unavailable as error:
+        why = error.faultstring
+    print(f'Not compared with nova: {why}')
+    return None
 
 
 def _if_configured(conf: cfg.ConfigOpts, section: str, client: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Protocol
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from cyborg import errors
 from cyborg.db.sqlalchemy import arqs, attach_handles, engine, models, releasing
 from cyborg.db.sqlalchemy.history import Cause
 from cyborg.db.sqlalchemy.ledger import Ledger
@@ -69,7 +70,12 @@ class Audit:
                         *_programmings(session, before), *_outbox(session, before)]
             servers = _servers(session, before)
         # questions to others are asked outside the transaction
-        return [*findings, *self._neighbours(servers)]
+        try:
+            findings.extend(self._neighbours(servers, before))
+        except errors.Unavailable as error:
+            findings.append(Finding(f'Not all could be compared: {error.faultstring}',
+                                    'run the audit again when everybody answers'))
+        return findings
 
     def mend(self, findings: Iterable[Finding]) -> int:
         """Fix what can be fixed, each in a transaction of its own; answers how many."""
@@ -81,11 +87,12 @@ class Audit:
                 fixed += 1
         return fixed
 
-    def _neighbours(self, servers: dict[str, set[str]]) -> Iterator[Finding]:
+    def _neighbours(self, servers: dict[str, set[str]],
+                    before: datetime.datetime) -> Iterator[Finding]:
         for server, providers in servers.items():
             if self._servers is not None and not self._servers.exists(server):
                 yield Finding(f'Nova knows no server {server}, yet it has accelerator requests.',
-                              'delete its requests', _delete_of(server))
+                              'delete its requests', _delete_of(server, providers, before))
                 continue
             if self._allocations is None:
                 continue
@@ -94,7 +101,7 @@ class Audit:
                 yield Finding(
                     f'Server {server} has accelerator requests on {", ".join(sorted(lost))}, '
                     f'where Placement has no allocation of it.',
-                    'delete its requests', _delete_of(server))
+                    'delete its requests there', _delete_of(server, lost, before))
 
 
 def _handles(session: orm.Session) -> Iterator[Finding]:
@@ -192,8 +199,11 @@ def _is_wrong(session: orm.Session, row: Arq) -> bool:
     return handle is None or handle.deployable.rp_uuid != row.device_rp_uuid
 
 
-def _delete_of(server: str) -> Fix:
+def _delete_of(server: str, providers: set[str], before: datetime.datetime) -> Fix:
     def fix(ledger: Ledger) -> None:
-        rows = arqs.locked(ledger.session, Arq.instance_uuid == server)
+        # not those that it was given meanwhile, by an evacuation or when it was unshelved
+        rows = arqs.locked(ledger.session, Arq.instance_uuid == server,
+                           Arq.device_rp_uuid.in_(providers),
+                           Arq.state == State.BOUND, Arq.updated_at < before)
         releasing.delete_rows(ledger, rows, 'The audit found its server gone.')
     return fix

@@ -19,6 +19,7 @@ class Nova(neighbour.Neighbour):
         self.requests: list[dict[str, Any]] = []  #: bodies, one a POST
         self.request_ids: list[str | None] = []  #: those that came along
         self.unknown: set[str] = set()  #: servers that were deleted
+        self.hides_others = False  #: whether it takes us for a user of one project
         self.code = 200  #: of each event; 5xx: of the whole request
         self.codes: dict[str, int] = {}  #: of events of these servers or requests instead
         super().__init__(self._handler())
@@ -53,7 +54,10 @@ class Nova(neighbour.Neighbour):
         class Handler(neighbour.Handler):
             def do_GET(self) -> None:
                 server = self.path.rpartition('/servers/')[2]
-                if server in nova.unknown:
+                if nova.hides_others and self.path.startswith('/servers?all_tenants'):
+                    self.answer(403, {'forbidden': {'code': 403, 'message': 'not allowed'}})
+                    return
+                if server in nova.unknown or (nova.hides_others and server != self.path):
                     self.answer(404, {'itemNotFound': {'code': 404, 'message': server}})
                     return
                 # the version document that keystoneauth may ask for does for a server too

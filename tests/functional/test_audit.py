@@ -82,6 +82,50 @@ def test_requests_without_an_allocation_are_found_and_deleted(bound, audit):
     assert bound.arqs() == [] and audit.look() == []
 
 
+def test_what_a_server_was_given_since_the_audit_looked_stays(bound, audit):
+    bound.nova.unknown.add(bound.server)
+    [finding] = audit.look()
+    [new] = bound.request('one')
+    assert bound.bind(new, instance=bound.server).status_code == 202
+    audit.mend([finding])
+    assert [(arq['uuid'], arq['state']) for arq in bound.arqs()] == [(new['uuid'], 'Bound')]
+
+
+def test_only_what_has_lost_its_allocation_goes(bound, audit):
+    bound.host('compute2')
+    other = bound.request('one')
+    change(bound, sa.update(models.ExtArq).where(models.ExtArq.uuid == other[0]['uuid']).values(
+        state='Bound', instance_uuid=bound.server, hostname='compute2',
+        device_rp_uuid=bound.rp('compute2')))
+    with bound.standalone.db.writer() as session:
+        handle = session.scalars(sa.select(models.AttachHandle).join(
+            models.AttachHandle.deployable).where(
+                models.Deployable.rp_uuid == bound.rp('compute2'))).first()
+        handle.arq_id = session.scalar(sa.select(models.ExtArq.id).where(
+            models.ExtArq.uuid == other[0]['uuid']))
+    [finding] = audit.look()
+    assert bound.rp('compute2') in finding.what and bound.rp() not in finding.what
+    audit.mend([finding])
+    assert [arq['hostname'] for arq in bound.arqs()] == ['compute1']
+    assert audit.look() == []
+
+
+@pytest.mark.parametrize('away', ['nova', 'placement'])
+def test_a_neighbour_that_is_away_is_said_and_the_rest_is_told(bound, away):
+    class Away:
+        def exists(self, server):
+            raise errors.Unavailable('Nova answered 503.')
+
+        def providers_of(self, server):
+            raise errors.PlacementUnavailable(why='nobody is there')
+    audit = Audit(bound.standalone.db, Away() if away == 'placement' else None,
+                  Away() if away == 'nova' else None, NO_GRACE)
+    [finding] = audit.look()
+    assert 'Not all could be compared' in finding.what and finding.fix is None
+    change(bound, sa.update(models.AttachHandle).values(arq_id=None))
+    assert 'without a handle' in audit.look()[0].what
+
+
 def test_a_young_request_is_given_time(bound):
     deallocate(bound)
     nova = Nova(keystone.connect(bound.standalone.conf, 'nova'))

@@ -62,6 +62,13 @@ def test_a_nova_that_cannot_be_reached_is_asked_again():
         Nova(Away()).send_events(EVENTS)
 
 
+def test_who_is_not_shown_all_servers_is_told():
+    assert Nova(Answering(200)).sees_all()
+    assert not Nova(Answering(403)).sees_all()
+    with pytest.raises(errors.Unavailable):
+        Nova(Answering(503)).sees_all()
+
+
 def test_a_server_is_gone_only_when_nova_says_so():
     assert Nova(Answering(200)).exists('server')
     assert not Nova(Answering(404, UNKNOWN)).exists('server')

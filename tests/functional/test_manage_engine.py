@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What operators are told by themselves, and the commands with which they see to it."""
+
+import argparse
+import logging
+import socket
+
+import pytest
+import requests
+import sqlalchemy as sa
+
+from cyborg.clients import keystone
+from cyborg.cmd import manage_audit, manage_hosts, status
+from cyborg.db.sqlalchemy import models
+from tests.fixtures.cloud import Cloud, eventually
+
+FPGA = {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
+
+
+@pytest.fixture
+def port():
+    with socket.socket() as probe:
+        probe.bind(('127.0.0.1', 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+def cloud(tmp_path, port):
+    made = Cloud(tmp_path, more=f'[conductor]\nsweep_interval = 1\naudit_interval = 1\n'
+                                f'metrics_port = {port}\n')
+    made.start()
+    made.host()
+    made.profile('one', FPGA)
+    assert made.bind(made.request('one')).status_code == 202
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def manage(cloud, monkeypatch, capsys):
+    """cyborg-manage with these words: how it ended, and what it said."""
+    connect = keystone.connect
+    monkeypatch.setattr(keystone, 'connect', lambda conf, section: (
+        cloud.placement if section == 'placement' else connect(conf, section)))
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers()
+    for topic in (manage_audit, manage_hosts):
+        topic.add_commands(commands)
+
+    def run(*words):
+        capsys.readouterr()
+        options = parser.parse_args(words)
+        return options.function(cloud.standalone.conf, options), capsys.readouterr().out
+    return run
+
+
+def lose_handles(cloud):
+    """Have rows disagree, as nothing of ours ever makes them."""
+    with cloud.standalone.db.writer() as session:
+        session.execute(sa.update(models.AttachHandle).values(arq_id=None))
+
+
+def test_a_disagreement_is_in_the_log_the_metrics_and_the_status(cloud, port, caplog):
+    caplog.set_level(logging.WARNING)
+    metrics = f'http://127.0.0.1:{port}/metrics'
+    assert 'cyborg_audit_findings 0.0' in requests.get(metrics, timeout=30).text
+    assert status.Checks()._agreement().code == status.CODE.SUCCESS
+
+    lose_handles(cloud)
+
+    eventually(lambda: 'without a handle. Remedy: unbind the request' in caplog.text)
+    assert 'cyborg_audit_findings 1.0' in requests.get(metrics, timeout=30).text
+    told = status.Checks()._agreement()
+    assert told.code == status.CODE.WARNING and 'without a handle' in told.details
+    # looking changes nothing
+    assert [arq['state'] for arq in cloud.arqs()] == ['Bound']
+
+
+def test_an_audit_tells_and_mends_on_demand(cloud, manage):
+    assert manage('audit') == (0, 'Everything agrees.\n')
+    lose_handles(cloud)
+    code, said = manage('audit')
+    assert code == 1 and 'remedy: unbind the request' in said
+    assert said.splitlines()[-1] == '1 disagreements, of which --fix mends 1.'
+    code, said = manage('audit', '--fix')
+    assert code == 0 and said.splitlines()[-1] == '1 of 1 mended.'
+    assert manage('audit')[0] == 0
+    assert [arq['state'] for arq in cloud.arqs()] == ['Unbound']
+
+
+def test_an_audit_does_not_believe_a_nova_that_hides_servers(cloud, manage):
+    cloud.nova.hides_others = True
+    code, said = manage('audit', '--fix')
+    assert code == 0 and 'not shown the servers of all projects' in said
+    assert [arq['state'] for arq in cloud.arqs()] == ['Bound']
+
+
+def test_a_host_that_is_gone_is_forgotten(cloud, manage):
+    cloud.standalone.remove_host('compute1')
+    code, said = manage('host', 'forget', 'compute1', '--force')
+    assert code == 0
+    assert said.splitlines() == ['1 requests unbound', '1 devices forgotten',
+                                 'Its resource providers are gone']
+    assert cloud.get('/devices')['devices'] == [] and cloud.providers() == {}
+    [arq] = cloud.arqs()
+    steps = cloud.get(f'/accelerator_requests/{arq["uuid"]}/history')['history']
+    assert (steps[-1]['actor'], steps[-1]['to_state'], steps[-1]['reason']) == (
+        'operator', 'Unbound', 'Host compute1 is gone.')
+    assert manage('audit')[0] == 0
