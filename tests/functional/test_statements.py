@@ -136,19 +136,24 @@ def provider(cloud, empty, request):
 
 
 @pytest.mark.usefixtures('empty')
+@pytest.mark.parametrize('token', ['admin:p', 'member:p'])
 @pytest.mark.parametrize('groups, units', [(1, 1), (1, 64), (20, 3)])
-def test_creating_requests_costs_the_same_for_any_number(cloud, groups, units):
+def test_creating_requests_costs_the_same_for_any_number(cloud, groups, units, token,
+                                                         monkeypatch):
     cloud.profile('p', *[{'resources:FPGA': str(units)}] * groups)
+    monkeypatch.setitem(cloud.session.headers, 'X-Auth-Token', token)
     count, response = cost(cloud, 'POST', '/accelerator_requests', 201,
                            json={'device_profile_name': 'p'})
     assert len(response.json()['arqs']) == groups * units
     assert count <= 4
 
 
+@pytest.mark.parametrize('token', ['admin:p', 'member:p'])
 @pytest.mark.parametrize('number', [1, 2, 16])
-def test_a_server_costs_what_it_has(cloud, provider, number):
+def test_a_server_costs_what_it_has(cloud, provider, number, token, monkeypatch):
     instance = str(uuid.uuid4())
     cloud.profile('p', {'resources:FPGA': str(number)})
+    monkeypatch.setitem(cloud.session.headers, 'X-Auth-Token', token)
     arqs = cloud.request('p')
     body = {arq['uuid']: [
         {'op': 'add', 'path': '/hostname', 'value': HOST},
