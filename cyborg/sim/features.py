@@ -33,7 +33,6 @@ class Qat(Feature):
         self._tree.file(f'{path}/cfg_services', facts.get('services', 'sym;asym'),
                         lambda text: self._set_up(function, text))
         self._tree.file(f'{path}/num_rps', '64')
-        self._tree.file(f'{path}/rp2srv', '0')
         self._tree.file(f'{path}/pm_idle_enabled', '1')
         self._tree.file(f'{path}/auto_reset', '0')
 
@@ -46,14 +45,11 @@ class Qat(Feature):
         return {'services': services, 'state': function.read('qat/state')} if services else None
 
     def _switch(self, function: Function, state: str) -> None:
+        if any(part.driver == 'vfio-pci' for part in function.parts):
+            raise refuse(errno.EBUSY)  # whatever is asked for
         if state not in ('up', 'down'):
             raise refuse(errno.EINVAL)
-        if state == self._tree.text(f'{function.path}/qat/state'):
-            return
-        if any(part.driver == 'vfio-pci' for part in function.parts):
-            raise refuse(errno.EBUSY)
-        self._tree.file(f'{function.path}/qat/state', state)
-        self._tree.emit('change', 'pci', function.address)
+        self._tree.file(f'{function.path}/qat/state', state)  # no event tells of it
 
     def _set_up(self, function: Function, services: str) -> None:
         is_up = self._tree.text(f'{function.path}/qat/state') == 'up'

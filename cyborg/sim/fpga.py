@@ -57,11 +57,10 @@ class Fpga(Feature, abc.ABC):
         return (address, number) in self._places
 
     def program(self, address: str, number: int, programmed: str) -> None:
-        """Have another function in a region: what a bitstream does."""
-        place = self._places[address, number]
+        """Have another function in a region: what a bitstream does, of which no event tells."""
         with self._tree.change():
-            self._tree.file(f'{place}/afu_id', programmed.replace('-', ''))
-            self._tree.emit('change', self.classes[0], place.split('/')[-2])
+            self._tree.file(f'{self._places[address, number]}/afu_id',
+                            programmed.replace('-', ''))
 
     @abc.abstractmethod
     def _base(self, function: Function) -> str:

@@ -156,7 +156,7 @@ class TestFpga:
     ADDRESS = '0000:5e:00.0'
     OTHER = '8568ab4e-6ba5-4616-bb65-2a578330a8eb'
 
-    def test_another_function_is_another_trait_without_waiting_for_the_timer(self, tmp_path):
+    def test_what_others_program_is_another_trait_at_the_next_look(self, tmp_path):
         cloud = Cloud(tmp_path, more=NO_TIMER + '[fpga]\nfunction_kpis = '
                       f'{FUNCTION.replace("_", "-")}:throughput_gbps=40\n')
         cloud.start()
@@ -173,6 +173,7 @@ class TestFpga:
         assert functions() == {f'CUSTOM_FPGA_INTEL_FUNCTION_{FUNCTION}'}
         assert 'throughput_gbps' in keys()
         host.program(self.ADDRESS, 0, self.OTHER)
+        cloud.agent().inventory.wake()  # no event tells of it: the timer finds it
         wanted = f'CUSTOM_FPGA_INTEL_FUNCTION_{self.OTHER.replace("-", "_").upper()}'
         eventually(lambda: functions() == {wanted})
         eventually(lambda: 'throughput_gbps' not in keys())
@@ -218,6 +219,7 @@ class TestHotPlug:
         card = host.sysfs / f'bus/pci/devices/{self.QAT}/qat'
         for attribute, text in (('state', 'down'), ('cfg_services', 'dc'), ('state', 'up')):
             card.write(attribute, text)
+        cloud.agent().inventory.wake()  # no event tells of it: the timer finds it
         eventually(lambda: 'CUSTOM_QAT_DC' in cloud.providers().get(
             f'compute1_{self.QAT}', {'traits': ()})['traits'])
 
@@ -352,10 +354,12 @@ class TestHealth:
         card = host.sysfs / f'bus/pci/devices/{self.ADDRESS}'
         before = self.handles(cloud)
         card.write('qat/state', 'down')
+        cloud.agent().inventory.wake()  # no event tells of it: the timer finds it
         eventually(lambda: offered(cloud) == {self.NAME: 0})
         assert self.handles(cloud) == before
         assert 'is down' in self.faults(cloud)[0]
         card.write('qat/state', 'up')
+        cloud.agent().inventory.wake()
         eventually(lambda: offered(cloud) == {self.NAME: 16})
 
     def unbind(self, host):

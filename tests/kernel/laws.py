@@ -5,6 +5,7 @@ They need no test framework, so that they run in a guest that has little time. A
 card whose virtual functions can be shared, and a slot for another card that is shared itself.
 """
 
+import abc
 import errno
 import os
 import stat
@@ -20,7 +21,7 @@ LONGEST = 60.0  #: seconds for anything to happen, on a machine that has other t
 UUIDS = [str(uuid.UUID(int=0x91ac1606427e44bb8233f4ff4bf3d240 + n, version=4)) for n in range(20)]
 
 
-class Machine:
+class Machine(abc.ABC):
     """A host, real or not, with the means to watch it and to plug a card in."""
 
     #: the card with virtual functions, the driver that is bound to it and them
@@ -40,13 +41,13 @@ class Machine:
         self.sysfs = sysfs
         self.heard: list[Event] = []
 
+    @abc.abstractmethod
     def plug_in(self) -> None:
         """Have the spare card come."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def pull_out(self) -> None:
         """Have it go."""
-        raise NotImplementedError
 
     @property
     def pf(self) -> pci.Function:

@@ -156,7 +156,12 @@ class TestQuickAssist:
         card.write('sriov_numvfs', '1')
         host.sysfs.write(f'{VF}/driver_override', 'vfio-pci')
         host.sysfs.write('bus/pci/drivers_probe', '0000:6b:01.0')
-        assert answer(f'{P}/qat/state', 'down') == errno.EBUSY
+        for text in ('down', 'up', 'sideways'):
+            assert answer(f'{P}/qat/state', text) == errno.EBUSY
+
+    def test_its_state_is_nothing_that_events_tell_of(self, card, events):
+        card.write('qat/state', 'down')
+        assert events == []
 
 
 class TestFpga:

@@ -41,7 +41,7 @@ FILES = {
     '8086:37c8': {'class': '0x0b4000', 'sriov_totalvfs': '16', 'virtfn0/device': '0x37c9'},
     '8086:4940': {
         'class': '0x0b4000', 'qat/state': 'up', 'qat/cfg_services': 'sym;asym',
-        'qat/num_rps': '64', 'qat/rp2srv': NUMBER, 'qat/pm_idle_enabled': '1',
+        'qat/num_rps': '64', 'qat/pm_idle_enabled': '1',
         'qat/auto_reset': '0', 'virtfn0/device': '0x4941'},
     '8086:09c4': {
         'class': '0x120000', 'fpga_region/region0/dfl-fme.0/bitstream_id': HEX,
