@@ -23,8 +23,42 @@ def test_what_was_committed_is_no_failure_though_the_server_is_gone_by_then(kind
                 server.kill()
                 connection.rollback = lambda: None
         server.start()
+
+        @engine.retried
+        def read():
+            with database.reader() as session:
+                return session.scalar(sa.text('SELECT name FROM fact'))
+        assert read() == 'kept'
+        database.close()
+
+
+@pytest.mark.parametrize('kind', [services.mariadb, services.postgresql])
+def test_a_connection_that_rested_is_not_trusted(kind, monkeypatch):
+    monkeypatch.setattr(engine, 'RESTED', 0.0)
+    with kind() as server:
+        database = engine.Database(server.url)
         with database.reader() as session:
-            assert session.scalar(sa.text('SELECT name FROM fact')) == 'kept'
+            session.execute(sa.text('SELECT 1'))
+        server.kill()
+        server.start()
+        with database.reader() as session:
+            session.execute(sa.text('SELECT 1'))
+        database.close()
+
+
+@pytest.mark.parametrize('kind', [services.mariadb, services.postgresql])
+def test_nothing_of_a_transaction_that_failed_is_left_on_its_connection(kind):
+    with kind() as server:
+        database = engine.Database(server.url)
+        with database.writer() as session:
+            session.execute(sa.text('CREATE TABLE fact (name VARCHAR(20))'))
+        with pytest.raises(ZeroDivisionError), database.writer() as session:
+            session.execute(sa.text("INSERT INTO fact VALUES ('undone')"))
+            raise ZeroDivisionError
+        with database.writer() as session:  # the same connection, and it commits
+            assert session.scalar(sa.text('SELECT COUNT(*) FROM fact')) == 0
+        with database.reader() as session:
+            assert session.scalar(sa.text('SELECT COUNT(*) FROM fact')) == 0
         database.close()
 
 

@@ -2,6 +2,7 @@
 """Sessions: ``Database.reader`` and ``Database.writer``, each one transaction."""
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -9,13 +10,15 @@ import sqlalchemy as sa
 from oslo_db import api as oslo_db_api
 from oslo_db import exception as db_exc
 from oslo_db.sqlalchemy import enginefacade, exc_filters
-from sqlalchemy import orm
+from sqlalchemy import dialects, orm
 
 from cyborg import errors
 
 F = TypeVar('F', bound=Callable[..., Any])
 
 WRITES = 'cyborg_writes'
+#: seconds without use after which a connection is looked at before it is used again
+RESTED = 5.0
 
 
 class Database:
@@ -81,14 +84,51 @@ def _embedded(connection: str | sa.URL) -> sa.Engine:
 
 def _served(connection: str | sa.URL) -> sa.Engine:
     """MariaDB or PostgreSQL."""
+    dialects.plugins.register('cyborg', __name__, '_FewerTrips')
     facade = enginefacade.transaction_context()
     # threads need not be told to let others run
-    facade.configure(connection=connection, thread_checkin=False)
+    facade.configure(connection=sa.make_url(connection).update_query_pairs(
+        [('plugin', 'cyborg')], append=True), thread_checkin=False)
     engine: sa.Engine = facade.writer.get_engine()
+    _look_at_rested(engine)
     if engine.dialect.name in ('mysql', 'mariadb'):
         _show_what_is_committed(engine)
         engine.dispose()  # oslo.db has made a connection before it knew that
     return engine
+
+
+class _FewerTrips(sa.engine.CreateEnginePlugin):
+    """Spares each transaction two trips to the server: "are you there" before it, and a rollback
+    after its end. All of ours end by themselves, and what fails because the server went away is
+    done again (``retried``)."""
+
+    def update_url(self, url: sa.URL) -> sa.URL:
+        return url  # says nothing to us
+
+    def handle_pool_kwargs(self, pool_cls: type[sa.Pool], pool_args: dict[str, Any]) -> None:
+        pool_args.update(pre_ping=False, reset_on_return=None)
+
+
+def _look_at_rested(engine: sa.Engine) -> None:
+    """A connection that was in use a moment ago is there; others may have gone with a server
+    that was started anew, or been cut by somebody who thought them idle."""
+
+    @sa.event.listens_for(engine, 'checkin')
+    def rest(connection: Any, record: Any) -> None:
+        record.info['rests_since'] = time.monotonic()
+
+    @sa.event.listens_for(engine, 'checkout')
+    def look(connection: Any, record: Any, proxy: Any) -> None:
+        since = record.info.get('rests_since', float('inf'))
+        if time.monotonic() - since > RESTED and not _is_alive(engine, connection):
+            raise sa.exc.DisconnectionError
+
+
+def _is_alive(engine: sa.Engine, connection: Any) -> bool:
+    try:
+        return engine.dialect.do_ping(connection)
+    except engine.dialect.loaded_dbapi.Error:
+        return False
 
 
 def _show_what_is_committed(engine: sa.Engine) -> None:
