@@ -19,6 +19,7 @@ LOG = log.getLogger(__name__)
 
 BATCH = 200
 MOST_FRESH = 1000  #: transactions whose events wait in memory
+SETTLED_TOGETHER = 1.0  #: seconds for which events that Nova has heard may wait to be removed
 LONGEST_PAUSE = 300  #: seconds before an event that Nova refused is sent again
 LONGEST_REST = 30  #: seconds for which a Nova that is down is left alone
 #: Nova has it; has no host for the server yet and will read the state; or knows no such server
@@ -54,6 +55,8 @@ class Outbox:
         self._circuit = Circuit()
         self._fresh: queue.SimpleQueue[Sequence[models.NovaEvent]] = queue.SimpleQueue()
         self._look_at = 0.0  #: when to look into the table
+        self._heard: set[str] = set()  #: claims of which nothing is left to send
+        self._settle_at = 0.0  #: when to remove them from the table
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name='outbox', daemon=True)
@@ -84,19 +87,26 @@ class Outbox:
         while not self._stopping.is_set():
             self._wake.clear()
             try:
-                self.deliver_fresh()
-                if time.monotonic() >= self._look_at:
-                    self._look_at = time.monotonic() + self._interval
-                    while not self._stopping.is_set() and self.deliver_due():
-                        pass
+                self._round()
             except Exception:
                 LOG.exception('Sending events to Nova failed; they stay in the outbox.')
             if rest := self._circuit.wait:
                 self._stopping.wait(rest)
                 self._look_at = 0.0
             else:
-                self._wake.wait(max(0.0, self._look_at - time.monotonic()))
+                until = min(self._look_at, self._settle_at) if self._heard else self._look_at
+                self._wake.wait(max(0.0, until - time.monotonic()))
         self.deliver_fresh()  # that is, give them back
+        self.settle()
+
+    def _round(self) -> None:
+        self.deliver_fresh()
+        if time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + self._interval
+            while not self._stopping.is_set() and self.deliver_due():
+                pass
+        if time.monotonic() >= self._settle_at:
+            self.settle()
 
     def deliver_fresh(self) -> None:
         """Send what was handed to us, as far as it is still ours."""
@@ -120,8 +130,12 @@ class Outbox:
         for _, group in itertools.groupby(
                 by_server, key=lambda event: (event.instance_uuid, event.claim)):
             self._send(list(group))
+        if events and not self._heard:
+            self._settle_at = time.monotonic() + SETTLED_TOGETHER
+        self._heard.update(event.claim for event in events if event.claim)
 
     def _send(self, events: list[models.NovaEvent]) -> None:
+        """Send those of one server; what Nova did not take waits."""
         codes = [0] * len(events)
         if not self._circuit.wait and not self._stopping.is_set():
             try:
@@ -133,18 +147,28 @@ class Outbox:
                 self._circuit.note(is_up=False)
                 LOG.warning('Events wait in the outbox, Nova is left alone for %.0f s: %s',
                             self._circuit.wait, error.faultstring)
-        settled = [event for event, code in zip(events, codes, strict=True) if code in SETTLED]
-        rest = [event for event in events if event not in settled]
         for event, code in zip(events, codes, strict=True):
             # one that is refused is sent again; of a server that Nova does not know, the audit
             # finds what is left
             level = log.DEBUG if code in (0, 200, 422) else log.WARNING
             LOG.log(level, 'Event %s of request %s of server %s: Nova answered %s.',
                     event.status, event.arq_uuid, event.instance_uuid, code or 'nothing')
+        if rest := [event for event, code in zip(events, codes, strict=True)
+                    if code not in SETTLED]:
+            self._postpone(rest)
+
+    @engine.retried
+    def _postpone(self, events: list[models.NovaEvent]) -> None:
+        """Have these of one claim wait until Nova may take them."""
+        pause = self._circuit.wait or min(2 ** min(events[0].attempts, 16), LONGEST_PAUSE)
         with self._db.writer() as session:
-            if settled:
-                nova_events.remove(session, settled)
-            if rest:
-                pause = self._circuit.wait or min(2 ** min(rest[0].attempts, 16), LONGEST_PAUSE)
-                nova_events.postpone(
-                    session, rest, models.now() + datetime.timedelta(seconds=pause))
+            nova_events.postpone(
+                session, events, models.now() + datetime.timedelta(seconds=pause))
+
+    @engine.retried
+    def settle(self) -> None:
+        """Remove what Nova has heard: many at once, for nobody waits for that."""
+        if self._heard:
+            with self._db.writer() as session:
+                nova_events.remove(session, self._heard)
+            self._heard.clear()

@@ -53,6 +53,11 @@ class Moment(sa.TypeDecorator[datetime.datetime]):
         return None if value is None else value.replace(tzinfo=UTC)
 
 
+def any_of(name: str) -> sa.BindParameter[Any]:
+    """What a statement that is built once is later given: a list, for ``in_``."""
+    return sa.bindparam(name, expanding=True)
+
+
 def now() -> datetime.datetime:
     """The present, as Moment columns give it back."""
     return timeutils.utcnow(with_timezone=True).replace(tzinfo=UTC)

@@ -15,6 +15,11 @@ Event = models.NovaEvent
 #: seconds for which an event belongs to the conductor that is sending it
 CLAIM = 60
 
+_TABLE = Event.__table__
+_ADD = sa.insert(_TABLE)
+_REMOVE = sa.delete(_TABLE).where(_TABLE.c.claim.in_(models.any_of('claims')))
+_FORGET = sa.delete(_TABLE).where(_TABLE.c.arq_uuid.in_(models.any_of('arqs')))
+
 
 def add(session: orm.Session, told: Iterable[tuple[models.ExtArq, str]],
         request_id: str | None = None) -> list[Event]:
@@ -26,7 +31,7 @@ def add(session: orm.Session, told: Iterable[tuple[models.ExtArq, str]],
     rows = [{'instance_uuid': arq.instance_uuid, 'arq_uuid': arq.uuid, 'status': status,
              'request_id': request_id, 'claim': mark, 'due_at': until, 'attempts': 1,
              'created_at': now} for arq, status in told]
-    session.execute(sa.insert(Event), rows)
+    session.execute(_ADD, rows)
     return [Event(**row) for row in rows]
 
 
@@ -50,25 +55,20 @@ def claim(session: orm.Session, most: int) -> list[Event]:
         sa.select(Event).where(Event.claim == mark).order_by(Event.id)))
 
 
-def _are(events: Sequence[Event]) -> sa.ColumnElement[bool]:
-    """Those of one server that one claim took."""
-    return sa.and_(Event.claim == events[0].claim,
-                   Event.instance_uuid == events[0].instance_uuid,
-                   Event.arq_uuid.in_([event.arq_uuid for event in events]))
-
-
-def remove(session: orm.Session, events: Sequence[Event]) -> None:
-    """Forget events that Nova has heard, or will never want to hear."""
-    session.execute(sa.delete(Event).where(_are(events)),
-                    execution_options={'synchronize_session': False})
+def remove(session: orm.Session, claims: Iterable[str]) -> None:
+    """Forget what was claimed so and is not postponed: Nova has heard it, or will never want
+    to."""
+    session.execute(_REMOVE, {'claims': list(claims)})
 
 
 def postpone(session: orm.Session, events: Sequence[Event], due_at: datetime.datetime) -> None:
-    """Try these again, not before then."""
-    session.execute(sa.update(Event).where(_are(events)).values(due_at=due_at, claim=None),
-                    execution_options={'synchronize_session': False})
+    """Try these of one claim again, not before then."""
+    session.execute(
+        sa.update(Event).where(Event.claim == events[0].claim,
+                               Event.arq_uuid.in_([event.arq_uuid for event in events]))
+        .values(due_at=due_at, claim=None), execution_options={'synchronize_session': False})
 
 
 def forget(session: orm.Session, arq_uuids: Sequence[str]) -> None:
     """Drop what is no longer true of these requests."""
-    session.execute(sa.delete(Event).where(Event.arq_uuid.in_(arq_uuids)))
+    session.execute(_FORGET, {'arqs': arq_uuids})
