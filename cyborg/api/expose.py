@@ -11,7 +11,6 @@ import pecan
 import webob
 import webob.exc
 from oslo_config import cfg
-from oslo_policy import policy as oslo_policy
 
 from cyborg import policy
 from cyborg.api import microversions, requests, waiting
@@ -69,7 +68,7 @@ class Resource:
 
     operations: ClassVar[dict[str, Operation]]
 
-    def __init__(self, conf: cfg.ConfigOpts, conductor: Any, enforcer: oslo_policy.Enforcer,
+    def __init__(self, conf: cfg.ConfigOpts, conductor: Any, enforcer: policy.Enforcer,
                  waiter: waiting.Waiter) -> None:
         self.conf, self.conductor, self.enforcer = conf, conductor, enforcer
         self.waiter = waiter

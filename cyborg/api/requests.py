@@ -8,7 +8,6 @@ import pecan.hooks
 import webob
 import webob.multidict
 from oslo_config import cfg
-from oslo_policy import policy as oslo_policy
 
 from cyborg import errors, policy
 from cyborg.api import faults, microversions
@@ -71,7 +70,7 @@ class Request(webob.Request):
 class Hook(pecan.hooks.PecanHook):
     """Finds out who asks and for which version; turns every error into an answer."""
 
-    def __init__(self, conf: cfg.ConfigOpts, enforcer: oslo_policy.Enforcer) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, enforcer: policy.Enforcer) -> None:
         self._enforcer = enforcer
         self._root_url = (conf.api.public_endpoint or '').rstrip('/')
         self._service_roles = set(conf.keystone_authtoken.service_token_roles)

@@ -5,7 +5,7 @@ import pytest
 from oslo_policy import opts
 from oslo_policy import policy as oslo_policy
 
-from cyborg import policies
+from cyborg import policies, policy
 from cyborg.api import app
 from cyborg.api.controllers import root
 from cyborg.api.middleware import auth_token
@@ -162,6 +162,22 @@ def test_the_operators_policy_decides_who_is_an_administrator(conf, conductor, o
     Client(application, roles=['reader', 'cloud_admin']).get('/v2/accelerator_requests')
     Client(application).get('/v2/accelerator_requests')
     assert [context.is_admin for context in conductor.contexts] == [True, False]
+
+
+def test_what_was_decided_for_one_caller_is_not_for_another(application):
+    path = '/v2/devices'
+    manager, reader = (Client(application, roles=roles) for roles in (['manager'], ['reader']))
+    assert [client.get(path).status_int for client in (manager, reader, manager)] == [
+        200, 403, 200]
+
+
+def test_a_rule_that_was_changed_holds_soon(conf, conductor, overrides, monkeypatch):
+    monkeypatch.setattr(policy, 'FRESH', 0.0)
+    overrides.write_text('"cyborg:device:get_all": "role:manager"\n')
+    client = Client(app.make_app(conf, conductor), roles=['manager'])
+    assert client.get('/v2/devices').status_int == 200
+    overrides.write_text('"cyborg:device:get_all": "!"\n# another size\n')
+    assert client.get('/v2/devices').status_int == 403
 
 
 def test_the_context_carries_who_asks(application, conductor):
