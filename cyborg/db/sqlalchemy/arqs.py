@@ -40,6 +40,10 @@ FILTERS = {
     'project_id': Arq.project_id, 'device_profile_name': Profile.name,
     'state': STATE,
 }
+_ADD = sa.insert(Arq)
+_TABLE = Arq.__table__
+_WRITE = sa.update(_TABLE).where(
+    _TABLE.c.id.in_(models.any_of('ids')), _TABLE.c.state == sa.bindparam('before'))
 NOWHERE = {'hostname': None, 'device_rp_uuid': None, 'instance_uuid': None,
            'bind_deadline': None, 'is_prepared': False}
 
@@ -82,7 +86,7 @@ def create(ledger: Ledger, groups: Sequence[dict[str, str]], project_id: str | N
          'device_profile_id': profile.id if profile else None,
          'device_profile_group_id': index, 'project_id': project_id, 'created_at': now}
         for index, group in enumerate(groups) for _ in range(units(group))]
-    ledger.session.execute(sa.insert(Arq), rows)
+    ledger.session.execute(_ADD, rows)
     for row in rows:
         ledger.step(Arq(**row), Event.CREATE, None, State.INITIAL)
     unbound = NOWHERE | dict.fromkeys(
@@ -100,15 +104,24 @@ def units(group: dict[str, str]) -> int:
 # -- rows to be changed ----------------------------------------------------------------------
 
 
-def locked(session: orm.Session, *where: sa.ColumnElement, scope: Scope | None = None,
-           ) -> list[Arq]:
-    """Rows that nobody else changes before we are done, and as they are now.
+def locking(*where: sa.ColumnElement[bool]) -> sa.Select:
+    """A query for rows that nobody else changes before we are done, and as they are now.
 
     Everybody locks in the order of the ids. SQLite needs no lock: it has one writer.
     """
-    query = (sa.select(Arq).where(*where).order_by(Arq.id).with_for_update()
-             .execution_options(populate_existing=True))
-    return list(session.scalars(scope.limit(query) if scope else query))
+    return (sa.select(Arq).where(*where).order_by(Arq.id).with_for_update()
+            .execution_options(populate_existing=True))
+
+
+def locked(session: orm.Session, *where: sa.ColumnElement[bool]) -> list[Arq]:
+    """Rows, ours until we are done."""
+    return list(session.scalars(locking(*where)))
+
+
+def locked_by(session: orm.Session, query: sa.Select, scope: Scope,
+              **given: Collection[str]) -> list[Arq]:
+    """The same by a query that was built before and is given its values now."""
+    return list(session.scalars(scope.limit(query), given))
 
 
 def require_all(rows: Sequence[Arq], uuids: Collection[str]) -> None:
@@ -136,9 +149,8 @@ def move(ledger: Ledger, rows: Sequence[Arq], event: Event, reason: str | None =
 def write(ledger: Ledger, rows: Sequence[Arq], before: str, after: State,
           **values: object) -> None:
     """Set state and values of rows that are still in the state before."""
-    written = ledger.session.execute(
-        sa.update(Arq).where(Arq.id.in_([row.id for row in rows]), Arq.state == before)
-        .values(state=after, **values), execution_options={'synchronize_session': False})
+    written = ledger.session.execute(_WRITE, {
+        'ids': [row.id for row in rows], 'before': before, 'state': after, **values})
     if written.rowcount != len(rows):
         raise errors.BadArqState(uuid=', '.join(row.uuid for row in rows), state='changing',
                                  event=f'become {after}')

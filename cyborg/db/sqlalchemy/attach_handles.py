@@ -2,7 +2,7 @@
 """Who holds which handle. Every change is one compare-and-set, so that races have one winner."""
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -11,13 +11,15 @@ from cyborg import objects
 from cyborg.db.sqlalchemy import models
 
 Handle, Arq = models.AttachHandle, models.ExtArq
+#: statements on the table itself leave out what the mapper does, which nobody needs there
+_TABLE = Handle.__table__
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 300.0  #: seconds between two tries of a host
 NO_FAILURE = {'work_attempts': 0, 'work_error': None, 'work_due_at': None}
 
 #: nobody holds it, nothing is left to clean, it is not being programmed, and it is really there
-IS_FREE = sa.and_(Handle.arq_id.is_(None), Handle.cleanup_since.is_(None),
-                  Handle.is_programming.is_(False), Handle.is_missing.is_(False))
+IS_FREE = sa.and_(_TABLE.c.arq_id.is_(None), _TABLE.c.cleanup_since.is_(None),
+                  _TABLE.c.is_programming.is_(False), _TABLE.c.is_missing.is_(False))
 #: to be loaded with handles: where they are, as far as their work says that
 PLACE = orm.joinedload(Handle.deployable).options(
     orm.load_only(models.Deployable.name),
@@ -25,34 +27,57 @@ PLACE = orm.joinedload(Handle.deployable).options(
         models.Device.hostname, models.Device.key, models.Device.driver_name))
 
 
-def free(session: orm.Session, deployable_ids: Iterable[int]) -> dict[int, list[Handle]]:
-    """The handles one could try to take, by deployable, in the order everybody tries them."""
-    rows = session.scalars(sa.select(Handle).where(
-        Handle.deployable_id.in_(set(deployable_ids)), IS_FREE).order_by(Handle.id))
-    found: dict[int, list[Handle]] = {}
-    for row in rows:
-        found.setdefault(row.deployable_id, []).append(row)
+_OFFERS = (
+    sa.select(models.Deployable.rp_uuid, models.Device.hostname, Handle.id, Handle.turn,
+              Handle.is_host_prepared)
+    .join(models.Deployable.device)
+    .outerjoin(Handle, sa.and_(Handle.deployable_id == models.Deployable.id, IS_FREE))
+    .where(models.Deployable.rp_uuid.in_(models.any_of('providers'))).order_by(Handle.id))
+_TAKE = sa.update(_TABLE).where(
+    _TABLE.c.id == sa.bindparam('handle'), _TABLE.c.turn == sa.bindparam('last_turn'), IS_FREE)
+_HELD = (sa.select(Handle).where(Handle.arq_id.in_(models.any_of('arqs'))).order_by(Handle.id)
+         .options(PLACE).execution_options(populate_existing=True))
+_RELEASE = sa.update(_TABLE).where(_TABLE.c.id.in_(models.any_of('ids'))).values(
+    arq_id=None, **NO_FAILURE, cleanup_since=sa.case(
+        (_TABLE.c.is_host_prepared, sa.bindparam('now', type_=models.Moment)), else_=None))
+
+
+class Offer:
+    """What a provider has to give."""
+
+    def __init__(self, hostname: str) -> None:
+        self.hostname = hostname
+        #: id, turn and whether the host prepares it, in the order in which everybody tries
+        self._free: list[tuple[int, int, bool]] = []
+
+    def add(self, handle: int, turn: int, is_host_prepared: bool) -> None:
+        self._free.append((handle, turn, is_host_prepared))
+
+    def take(self, session: orm.Session, arq_id: int) -> bool | None:
+        """Take the first that is still free: does the host prepare it? None: there is none."""
+        while self._free:
+            handle, turn, is_host_prepared = self._free.pop(0)
+            if session.execute(_TAKE, {'handle': handle, 'last_turn': turn, 'arq_id': arq_id,
+                                       'turn': turn + 1}).rowcount:
+                return is_host_prepared
+        return None
+
+
+def offers(session: orm.Session, providers: Collection[str]) -> dict[str, Offer]:
+    """What one could try to take of these providers; those that we do not know are left out."""
+    found: dict[str, Offer] = {}
+    for provider, hostname, *handle in session.execute(_OFFERS, {'providers': list(providers)}):
+        offer = found.setdefault(provider, Offer(hostname))
+        if handle[0] is not None:
+            offer.add(*handle)
     return found
 
 
-def take(session: orm.Session, arq_id: int, candidates: list[Handle]) -> Handle | None:
-    """Take the first that is still free; those seen to be taken leave the list."""
-    while candidates:
-        handle = candidates.pop(0)
-        turn = handle.turn + 1
-        taken = session.execute(
-            sa.update(Handle).where(Handle.id == handle.id, Handle.turn == handle.turn, IS_FREE)
-            .values(arq_id=arq_id, turn=turn), execution_options={'synchronize_session': False})
-        if taken.rowcount:
-            orm.attributes.set_committed_value(handle, 'turn', turn)
-            return handle
-    return None
-
-
-def is_being_cleaned(session: orm.Session, deployable_id: int) -> bool:
+def is_being_cleaned(session: orm.Session, provider: str) -> bool:
     """Will one be free as soon as its host is done?"""
     return bool(session.scalar(sa.select(sa.exists().where(
-        Handle.deployable_id == deployable_id, Handle.cleanup_since.is_not(None),
+        Handle.deployable_id == models.Deployable.id, models.Deployable.rp_uuid == provider,
+        Handle.cleanup_since.is_not(None),
         Handle.work_error.is_(None), Handle.is_missing.is_(False)))))
 
 
@@ -72,10 +97,7 @@ def gone(session: orm.Session, hostname: str) -> list[int]:
 
 def held_by_any(session: orm.Session, arq_ids: Sequence[int]) -> list[Handle]:
     """What these requests hold, with where it is."""
-    return list(session.scalars(
-        sa.select(Handle).where(Handle.arq_id.in_(arq_ids)).order_by(Handle.id)
-        .options(PLACE)
-        .execution_options(populate_existing=True)))
+    return list(session.scalars(_HELD, {'arqs': arq_ids}))
 
 
 def held_by(session: orm.Session, arq_id: int) -> Handle | None:
@@ -85,11 +107,7 @@ def held_by(session: orm.Session, arq_id: int) -> Handle | None:
 
 def release(session: orm.Session, handles: Sequence[Handle]) -> None:
     """Nobody holds these any more; what a host prepared waits for its clean-up."""
-    session.execute(
-        sa.update(Handle).where(Handle.id.in_([handle.id for handle in handles])).values(
-            arq_id=None, **NO_FAILURE,
-            cleanup_since=sa.case((Handle.is_host_prepared, models.now()), else_=None)),
-        execution_options={'synchronize_session': False})
+    session.execute(_RELEASE, {'ids': [handle.id for handle in handles], 'now': models.now()})
 
 
 def mark_prepared(session: orm.Session, uuids: Sequence[str]) -> None:

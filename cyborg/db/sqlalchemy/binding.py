@@ -14,7 +14,11 @@ from cyborg.objects import arq_states
 from cyborg.objects.arq_states import Event, State
 
 Arq, Handle = models.ExtArq, models.AttachHandle
-Taken = list[tuple[Arq, Handle, objects.Binding]]
+#: where each goes, and whether the host prepares it there
+Taken = list[tuple[Arq, objects.Binding, bool]]
+
+_WANTED = arqs.locking(sa.or_(Arq.uuid.in_(models.any_of('uuids')),
+                              Arq.instance_uuid.in_(models.any_of('instances'))))
 
 
 def bind(ledger: Ledger, scope: arqs.Scope, bindings: Sequence[objects.Binding],
@@ -28,15 +32,15 @@ def bind(ledger: Ledger, scope: arqs.Scope, bindings: Sequence[objects.Binding],
     """
     wanted = {binding.arq_uuid: binding for binding in bindings}
     instances = {binding.instance_uuid for binding in bindings}
-    rows = arqs.locked(ledger.session, sa.or_(
-        Arq.uuid.in_(wanted), Arq.instance_uuid.in_(instances)), scope=scope)
+    rows = arqs.locked_by(ledger.session, _WANTED, scope, uuids=list(wanted),
+                          instances=list(instances))
     arqs.require_all(rows, wanted)
     new = [row for row in rows if row.uuid in wanted and not _holds(row, wanted[row.uuid])]
     if new:
         releasing.delete_rows(ledger, [row for row in rows if row.uuid not in wanted])
         taken = _take(ledger.session, new, wanted)
         for instance in instances:
-            _start(ledger, [each for each in taken if each[2].instance_uuid == instance],
+            _start(ledger, [each for each in taken if each[1].instance_uuid == instance],
                    deadline)
     return [row for row in rows if row.uuid in wanted]
 
@@ -45,9 +49,9 @@ def make_way(ledger: Ledger, scope: arqs.Scope,
              bindings: Sequence[objects.Binding]) -> None:
     """Have a server's requests of a failed attempt go, though the bind had to be undone: what
     they hold must be cleaned before it can be had again."""
-    rows = arqs.locked(
-        ledger.session, Arq.instance_uuid.in_({binding.instance_uuid for binding in bindings}),
-        Arq.uuid.not_in([binding.arq_uuid for binding in bindings]), scope=scope)
+    rows = arqs.locked_by(ledger.session, arqs.locking(
+        Arq.instance_uuid.in_({binding.instance_uuid for binding in bindings}),
+        Arq.uuid.not_in([binding.arq_uuid for binding in bindings])), scope)
     releasing.delete_rows(ledger, rows)
 
 
@@ -65,60 +69,44 @@ def _holds(arq: Arq, binding: objects.Binding) -> bool:
 def _take(session: orm.Session, rows: Sequence[Arq],
           wanted: dict[str, objects.Binding]) -> Taken:
     """A handle for each, in the order in which everybody tries."""
-    deployables = _deployables(session, [wanted[arq.uuid] for arq in rows])
-    candidates = attach_handles.free(session, (row.id for row in deployables.values()))
+    offers = attach_handles.offers(
+        session, {wanted[arq.uuid].device_rp_uuid for arq in rows})
     taken: Taken = []
     for arq in rows:
         binding = wanted[arq.uuid]
-        deployable = deployables[binding.device_rp_uuid]
-        handle = attach_handles.take(session, arq.id, candidates.get(deployable.id, []))
-        if handle is None:
+        offer = offers.get(binding.device_rp_uuid)
+        if offer is None or offer.hostname != binding.hostname:
+            raise errors.ProviderNotFound(host=binding.hostname, rp=binding.device_rp_uuid)
+        is_host_prepared = offer.take(session, arq.id)
+        if is_host_prepared is None:
             refusal = (errors.HandleNotClean
-                       if attach_handles.is_being_cleaned(session, deployable.id)
+                       if attach_handles.is_being_cleaned(session, binding.device_rp_uuid)
                        else errors.NoFreeHandle)
             raise refusal(rp=binding.device_rp_uuid, host=binding.hostname, uuid=arq.uuid)
-        orm.attributes.set_committed_value(handle, 'deployable', deployable)
-        taken.append((arq, handle, binding))
+        taken.append((arq, binding, is_host_prepared))
     return taken
-
-
-def _deployables(session: orm.Session,
-                 bindings: Sequence[objects.Binding]) -> dict[str, models.Deployable]:
-    """The deployables behind the providers, each on the host it should be on."""
-    rows = session.scalars(
-        sa.select(models.Deployable).join(models.Deployable.device)
-        .where(models.Deployable.rp_uuid.in_({b.device_rp_uuid for b in bindings}))
-        .options(orm.load_only(models.Deployable.name, models.Deployable.rp_uuid),
-                 orm.contains_eager(models.Deployable.device).load_only(
-                     models.Device.hostname, models.Device.key, models.Device.driver_name)))
-    found = {row.rp_uuid: row for row in rows}
-    for binding in bindings:
-        row = found.get(binding.device_rp_uuid)
-        if row is None or row.device.hostname != binding.hostname:
-            raise errors.ProviderNotFound(host=binding.hostname, rp=binding.device_rp_uuid)
-    return found
 
 
 def _start(ledger: Ledger, taken: Taken, deadline: datetime.datetime) -> None:
     """Write the new state of one server's requests, and note what its host has to do."""
-    must_wait = any(handle.is_host_prepared for _, handle, _ in taken)
-    for arq, handle, binding in taken:
+    waiting = {arq.id: arq for arq, _, is_host_prepared in taken if is_host_prepared}
+    for arq, binding, is_host_prepared in taken:
         before = arq.state
         after = arq_states.after(before, Event.BIND, arq.uuid)
-        if not must_wait:
+        if not waiting:
             after = arq_states.after(after, Event.ATTACHED, arq.uuid)
         arqs.write(
             ledger, [arq], before, after, hostname=binding.hostname,
             device_rp_uuid=binding.device_rp_uuid, instance_uuid=binding.instance_uuid,
             project_id=binding.project_id or arq.project_id, reason=None,
-            is_prepared=not handle.is_host_prepared,
-            bind_deadline=deadline if must_wait else None)
+            is_prepared=not is_host_prepared, bind_deadline=deadline if waiting else None)
         ledger.step(arq, Event.BIND, before, after)
-        if handle.is_host_prepared:
-            ledger.assign(binding.hostname,
-                          attach_handles.work(handle, objects.WorkKind.ATTACH, arq))
-    if not must_wait:
+    if not waiting:
         ledger.announce((arq for arq, _, _ in taken), 'completed')
+        return
+    for handle in attach_handles.held_by_any(ledger.session, list(waiting)):
+        arq = waiting[handle.arq_id]
+        ledger.assign(arq.hostname, attach_handles.work(handle, objects.WorkKind.ATTACH, arq))
 
 
 # -- what the host did -----------------------------------------------------------------------

@@ -16,12 +16,18 @@ Profile, Access = models.DeviceProfile, models.DeviceProfileProject
 COLUMNS = {'name': Profile.name, 'uuid': Profile.uuid, 'is_enabled': Profile.is_enabled}
 
 
-def _visible(audience: str | None) -> sa.Select:
+def _visible(audience: str | sa.BindParameter[str] | None) -> sa.Select:
     """The profiles that a project may see; None: all of them."""
     if audience is None:
         return sa.select(Profile)
     mine = sa.select(Access.device_profile_id).where(Access.project_id == audience)
     return sa.select(Profile).where(sa.or_(Profile.is_private.is_(False), Profile.id.in_(mine)))
+
+
+_NAMED = {
+    is_for_all: _visible(None if is_for_all else sa.bindparam('audience')).where(
+        Profile.name == sa.bindparam('name')).with_for_update(read=True)
+    for is_for_all in (True, False)}
 
 
 def _shown(session: orm.Session, rows: Sequence[Profile],
@@ -74,8 +80,7 @@ def lock_all(session: orm.Session) -> list[Profile]:
 
 def named(session: orm.Session, name: str, audience: str | None = None) -> Profile:
     """The profile of this name, to make requests with; it stays as it is until we are done."""
-    row = session.scalar(_visible(audience).where(Profile.name == name)
-                         .with_for_update(read=True))
+    row = session.scalar(_NAMED[audience is None], {'name': name, 'audience': audience})
     if row is None:
         raise errors.ProfileNotFound(names=name)
     if not row.is_enabled:

@@ -14,6 +14,8 @@ from cyborg.objects.arq_states import Event
 
 Transition = models.ArqTransition
 PRUNED_AT_ONCE = 1000
+#: to the table itself: it is written with every change, and nobody keeps what was written
+_ADD = sa.insert(Transition.__table__)
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ def record(session: orm.Session, cause: Cause, changes: Iterable[Change]) -> Non
               'created_at': models.now()}
     rows = [change.row | common for change in changes]
     if rows:
-        session.execute(sa.insert(Transition), rows)
+        session.execute(_ADD, rows)
 
 
 def of(session: orm.Session, arq_uuid: str,

@@ -13,10 +13,14 @@ from cyborg.objects.arq_states import Event, State
 
 Arq = models.ExtArq
 
+_BY_UUID = arqs.locking(Arq.uuid.in_(models.any_of('uuids')))
+_OF_INSTANCE = arqs.locking(Arq.instance_uuid == sa.bindparam('instance'))
+_DELETE = sa.delete(Arq.__table__).where(Arq.__table__.c.id.in_(models.any_of('ids')))
+
 
 def unbind(ledger: Ledger, scope: arqs.Scope, uuids: Collection[str]) -> None:
     """Unbound now; what is so already stays so."""
-    rows = arqs.locked(ledger.session, Arq.uuid.in_(uuids), scope=scope)
+    rows = arqs.locked_by(ledger.session, _BY_UUID, scope, uuids=list(uuids))
     arqs.require_all(rows, uuids)
     unbind_rows(ledger, rows)
 
@@ -31,7 +35,7 @@ def unbind_rows(ledger: Ledger, rows: Sequence[Arq], reason: str | None = None) 
 def delete(ledger: Ledger, scope: arqs.Scope, uuids: Collection[str], *,
            even_bound: bool) -> list[str]:
     """Delete those that exist; answers which do not."""
-    rows = arqs.locked(ledger.session, Arq.uuid.in_(uuids), scope=scope)
+    rows = arqs.locked_by(ledger.session, _BY_UUID, scope, uuids=list(uuids))
     if not even_bound and any(row.instance_uuid for row in rows):
         raise errors.ServiceTokenRequired(action='Deleting a bound accelerator request')
     delete_rows(ledger, rows)
@@ -41,10 +45,8 @@ def delete(ledger: Ledger, scope: arqs.Scope, uuids: Collection[str], *,
 def delete_of_instance(ledger: Ledger, scope: arqs.Scope, instance_uuid: str,
                        hostname: str | None = None) -> int:
     """Delete a server's requests, on one host or wherever; answers how many there were."""
-    where = [Arq.instance_uuid == instance_uuid]
-    if hostname:
-        where.append(Arq.hostname == hostname)
-    rows = arqs.locked(ledger.session, *where, scope=scope)
+    query = _OF_INSTANCE.where(Arq.hostname == hostname) if hostname else _OF_INSTANCE
+    rows = arqs.locked_by(ledger.session, query, scope, instance=instance_uuid)
     delete_rows(ledger, rows)
     return len(rows)
 
@@ -56,8 +58,7 @@ def delete_rows(ledger: Ledger, rows: Sequence[Arq], reason: str | None = None) 
         after = arq_states.after(row.state, Event.DELETE, row.uuid)
         ledger.step(row, Event.DELETE, row.state, after, reason)
     if rows:
-        ledger.session.execute(sa.delete(Arq).where(Arq.id.in_([row.id for row in rows])),
-                               execution_options={'synchronize_session': False})
+        ledger.session.execute(_DELETE, {'ids': [row.id for row in rows]})
 
 
 def let_go(ledger: Ledger, rows: Sequence[Arq]) -> None:
