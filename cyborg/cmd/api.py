@@ -71,6 +71,10 @@ class Lazy:
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         app.refuse_open_door(conf, conf.api.host_ip)
+        if conf.api.enable_ssl_api:  # older releases had it; tokens must not go in plain text now
+            raise errors.ConfigError(
+                why='[api] enable_ssl_api is not offered any more: unset it, and have a proxy or '
+                    'a WSGI server end TLS.')
         self._conf = conf
         self._application = app.load_app(conf, ConductorAPI(rpc.transport(conf)))
         self._server: Server | None = None

@@ -12,6 +12,10 @@ OPTS = [
     cfg.IntOpt(
         'api_workers', min=1, default=8,
         help='Threads that serve requests when cyborg-api runs without a WSGI server.'),
+    cfg.BoolOpt(
+        'enable_ssl_api', default=False,
+        help='Not offered: cyborg-api speaks no TLS, and does not start with this. Have a proxy '
+             'or a WSGI server end TLS.'),
     cfg.StrOpt(
         'public_endpoint',
         help='URL to build links from, such as https://cloud.example/accelerator. Unset: the '

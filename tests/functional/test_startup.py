@@ -41,6 +41,7 @@ def start(command, text, tmp_path, *arguments):
      'would let anybody who reaches 0.0.0.0 do anything'),
     ('cyborg-api', '[api]\nauth_strategy = noauth2\nhost_ip = localhost.example\n',
      'would let anybody who reaches localhost.example do anything'),
+    ('cyborg-api', '[api]\nenable_ssl_api = true\n', 'have a proxy or a WSGI server end TLS'),
 ])
 def test_a_mistake_is_one_sentence(command, text, sentence, tmp_path):
     result = start(command, text, tmp_path)
