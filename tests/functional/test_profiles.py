@@ -47,6 +47,17 @@ def test_a_request_keeps_the_group_that_it_was_made_with(cloud, name):
     assert cloud.call('DELETE', f'/device_profiles/{profile["uuid"]}').status_code == 409
 
 
+def test_groups_and_what_they_ask_for_stay_in_their_order(cloud, name):
+    groups = [{'trait:CUSTOM_Z': 'required', 'resources:FPGA': '1', 'accel:attach_target': 'VM'},
+              {'resources:PGPU': '1', 'trait:CUSTOM_B': 'required', 'trait:CUSTOM_A': 'forbidden'}]
+    made = cloud.profile(name, *groups)
+    shown = cloud.get(f'/device_profiles/{name}')['device_profile']
+    [listed] = cloud.get(f'/device_profiles?name={name}')['device_profiles']
+    for profile in (made, shown, listed):
+        assert [list(group.items()) for group in profile['groups']] == [
+            list(group.items()) for group in groups]
+
+
 def test_a_disabled_profile_serves_those_who_have_it(cloud, name):
     cloud.profile(name, GROUP)
     [arq] = cloud.request(name)
