@@ -84,9 +84,13 @@ class Outbox:
             self._thread.join()
 
     def _run(self) -> None:
+        is_new = True
         while not self._stopping.is_set():
             self._wake.clear()
             try:
+                if is_new:
+                    self.take_over()
+                    is_new = False
                 self._round()
             except Exception:
                 LOG.exception('Sending events to Nova failed; they stay in the outbox.')
@@ -107,6 +111,11 @@ class Outbox:
                 pass
         if time.monotonic() >= self._settle_at:
             self.settle()
+
+    def take_over(self) -> None:
+        """Have sent what those were sending who ran here before and were killed."""
+        with self._db.writer() as session:
+            nova_events.take_over(session)
 
     def deliver_fresh(self) -> None:
         """Send what was handed to us, as far as it is still ours."""

@@ -1,14 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """What goes wrong elsewhere: races, dead neighbours, lost messages, hosts that fail or hang."""
 
+import datetime
+import subprocess
+import sys
 import threading
 import uuid
 
 import pytest
+import sqlalchemy as sa
 
 from cyborg import context, errors, objects
 from cyborg.accelerator.driver import Driver
+from cyborg.clients import keystone
+from cyborg.clients.nova import Nova
+from cyborg.conductor import outbox
 from cyborg.conductor.rpcapi import ConductorAPI
+from cyborg.db.sqlalchemy import models, nova_events
 from cyborg.sim import Host
 from tests.fixtures.cloud import Cloud, eventually
 
@@ -390,6 +398,32 @@ def test_a_dead_nova_costs_one_try_and_catches_up_by_itself(two_conductors):
     cloud.nova.code = 200
     assert len(cloud.nova.wait_for_events(6)) == 6
     assert len({event['tag'] for event in cloud.nova.events()}) == 6
+
+
+def test_what_a_killed_conductor_was_sending_is_sent_when_one_starts_there(cloud):
+    cloud.host()
+    cloud.profile('one', FPGA)
+    killed = subprocess.run(
+        [sys.executable, '-c', 'from cyborg.db.sqlalchemy import nova_events\n'
+                               'print(nova_events.mark())'],
+        capture_output=True, text=True, check=True)
+    later = models.now() + datetime.timedelta(hours=1)
+    theirs, others, mine = ({
+        'instance_uuid': str(uuid.uuid4()), 'arq_uuid': str(uuid.uuid4()),
+        'status': 'completed', 'attempts': 1, 'created_at': models.now(), 'due_at': later,
+        'claim': claim} for claim in (
+            killed.stdout.strip(), '00000000-1-beef-00000000000000', nova_events.mark()))
+    with cloud.standalone.db.writer() as session:
+        session.execute(sa.insert(models.NovaEvent), [theirs, others, mine])
+    another = outbox.Outbox(cloud.standalone.db, Nova(keystone.connect(
+        cloud.standalone.conf, 'nova')), 1)
+    another.start()
+    [event] = cloud.nova.wait_for_events(1)
+    assert event['tag'] == theirs['arq_uuid']
+    another.wake()
+    another.stop()
+    # nobody takes from one who lives, or whose host is another
+    assert len(cloud.nova.events()) == 1
 
 
 def test_a_dead_placement_delays_publishing_and_nothing_else(cloud, monkeypatch):

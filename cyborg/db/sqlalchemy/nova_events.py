@@ -2,10 +2,13 @@
 """The outbox of events to Nova: written with the state they tell of, sent afterwards."""
 
 import datetime
+import hashlib
+import os
+import secrets
+import socket
 from collections.abc import Iterable, Sequence
 
 import sqlalchemy as sa
-from oslo_utils import uuidutils
 from sqlalchemy import orm
 
 from cyborg.db.sqlalchemy import models
@@ -14,11 +17,19 @@ Event = models.NovaEvent
 
 #: seconds for which an event belongs to the conductor that is sending it
 CLAIM = 60
+#: of this host, and of this program since it started: a process may have the id of a dead one
+_HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+_BORN = secrets.token_hex(2)
 
 _TABLE = Event.__table__
 _ADD = sa.insert(_TABLE)
 _REMOVE = sa.delete(_TABLE).where(_TABLE.c.claim.in_(models.any_of('claims')))
 _FORGET = sa.delete(_TABLE).where(_TABLE.c.arq_uuid.in_(models.any_of('arqs')))
+
+
+def mark() -> str:
+    """A claim like no other, which tells who made it: host, process, program, number."""
+    return f'{_HOST}-{os.getpid():x}-{_BORN}-{secrets.token_hex(7)}'
 
 
 def add(session: orm.Session, told: Iterable[tuple[models.ExtArq, str]],
@@ -27,9 +38,9 @@ def add(session: orm.Session, told: Iterable[tuple[models.ExtArq, str]],
 
     They belong to the caller, who sends them after the commit; nobody else does for a while.
     """
-    mark, until, now = uuidutils.generate_uuid(), _lease(), models.now()
+    mine, until, now = mark(), _lease(), models.now()
     rows = [{'instance_uuid': arq.instance_uuid, 'arq_uuid': arq.uuid, 'status': status,
-             'request_id': request_id, 'claim': mark, 'due_at': until, 'attempts': 1,
+             'request_id': request_id, 'claim': mine, 'due_at': until, 'attempts': 1,
              'created_at': now} for arq, status in told]
     session.execute(_ADD, rows)
     return [Event(**row) for row in rows]
@@ -42,17 +53,46 @@ def _lease() -> datetime.datetime:
 
 def claim(session: orm.Session, most: int) -> list[Event]:
     """Take events that are due; nobody else gets them for a while."""
-    now, mark = models.now(), uuidutils.generate_uuid()
+    now, mine = models.now(), mark()
     ids = session.scalars(sa.select(Event.id).where(Event.due_at <= now)
                           .order_by(Event.id).limit(most)).all()
     if not ids:
         return []
     session.execute(
         sa.update(Event).where(Event.id.in_(ids), Event.due_at <= now)
-        .values(claim=mark, due_at=_lease(), attempts=Event.attempts + 1),
+        .values(claim=mine, due_at=_lease(), attempts=Event.attempts + 1),
         execution_options={'synchronize_session': False})
     return list(session.scalars(
-        sa.select(Event).where(Event.claim == mark).order_by(Event.id)))
+        sa.select(Event).where(Event.claim == mine).order_by(Event.id)))
+
+
+def take_over(session: orm.Session) -> None:
+    """What processes of this host were sending when they died is due now."""
+    claims = session.scalars(sa.select(Event.claim).distinct().where(
+        Event.claim.startswith(f'{_HOST}-'))).all()
+    orphaned = [claim for claim in claims if claim and not _has_maker(claim)]
+    if orphaned:
+        session.execute(
+            sa.update(Event).where(Event.claim.in_(orphaned)).values(due_at=models.now()),
+            execution_options={'synchronize_session': False})
+
+
+def _has_maker(claim: str) -> bool:
+    """Does the process that made a claim on this host still run?"""
+    match claim.split('-'):
+        case [_, process, born, _]:
+            pass
+        case _:
+            return True  # of an earlier release, which did not tell
+    if int(process, 16) == os.getpid():
+        return born == _BORN
+    try:
+        os.kill(int(process, 16), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # somebody else's
+    return True
 
 
 def remove(session: orm.Session, claims: Iterable[str]) -> None:
