@@ -27,6 +27,7 @@ if is_service_enabled cyborg; then
         "stack test-config")
             if is_service_enabled tempest; then
                 iniset "$TEMPEST_CONFIG" service_available cyborg True
+                iniset "$TEMPEST_CONFIG" cyborg_policy enforce_new_defaults True
             fi
             ;;
         "unstack ")

@@ -205,7 +205,9 @@ def test_nova_sends_a_service_token(devstack, name):
 
 def test_tempest_learns_of_the_service(devstack):
     devstack.stack()
-    assert devstack.ini('tempest.conf')['service_available']['cyborg'] == 'True'
+    learned = devstack.ini('tempest.conf')
+    assert learned['service_available']['cyborg'] == 'True'
+    assert learned['cyborg_policy']['enforce_new_defaults'] == 'True'
 
 
 def test_unstack_stops_and_clean_removes_what_stack_made(devstack):
