@@ -184,7 +184,10 @@ def test_after_a_restart_of_the_host_mdevs_are_made_again_and_nova_hears_it(gpus
     gpus.gpu.cards.reboot()
     assert not gpus.gpu.mdevs()
     gpus.standalone.add_host(gpus.gpu)
-    assert len(gpus.nova.wait_for_events(2)) == 2
+    first, again = gpus.nova.wait_for_events(2)
+    assert first == again
+    steps = gpus.get(f'/accelerator_requests/{arq["uuid"]}/history')['history']
+    assert [step['to_state'] for step in steps[-3:]] == ['Bound', 'Provisioning', 'Bound']
     [bound] = gpus.arqs()
     assert bound['state'] == 'Bound' and gpus.gpu.mdevs() == {bound['attach_handle_uuid']}
 
@@ -329,6 +332,33 @@ def test_a_bind_that_goes_on_failing_is_rolled_back_and_can_be_repeated(gpus, st
     assert {arq['state'] for arq in gpus.arqs()} == {'Bound'}
 
 
+def test_what_was_prepared_beside_a_part_that_fails_is_cleaned_too(gpus, stubborn, monkeypatch):
+    """All parts of a server are had, or none."""
+    attach, prepared = stubborn.attach, []
+
+    def attach_one(self, handle, work):
+        if not prepared or prepared == [handle.uuid]:
+            prepared[:] = [handle.uuid]
+            attach(self, handle, work)
+        else:
+            raise errors.DriverFailed(name=self.name, why='the card is full.')
+    monkeypatch.setattr(stubborn, 'attach', attach_one)
+    gpus.profile('two', {'resources:VGPU': '2'})
+    arqs = gpus.request('two')
+    answer = gpus.bind(arqs)
+    assert answer.status_code == 409 and 'the card is full' in answer.text
+    assert {arq['state'] for arq in gpus.arqs()} == {'BindFailed'}
+    assert prepared and held_handles(gpus) == []
+    eventually(lambda: not owed(gpus) and not gpus.gpu.mdevs())
+    steps = gpus.get(f'/accelerator_requests/{arqs[0]["uuid"]}/history')['history']
+    assert 'the card is full' in steps[-1]['reason']
+    # and once the card is well, the same requests can be bound
+    monkeypatch.setattr(stubborn, 'attach', attach)
+    assert gpus.bind(arqs).status_code == 202
+    eventually(lambda: {arq['state'] for arq in gpus.arqs()} == {'Bound'})
+    assert len(gpus.gpu.mdevs()) == 2
+
+
 def test_a_clean_up_that_fails_takes_its_handle_out_of_placement_until_it_succeeds(
         gpus, stubborn):
     [arq] = gpus.request('vgpu')
@@ -455,6 +485,10 @@ def test_the_history_tells_who_did_what(gpus):
         ('attached', 'BindStarted', 'Bound'), ('unbind', 'Bound', 'Unbound'),
         ('delete', 'Unbound', 'Deleting')]
     assert steps[2]['actor'] == 'agent compute1'
+    assert steps[1]['actor'].startswith('user ') and steps[1]['request_id'].startswith('req-')
+    assert [step['hostname'] for step in steps] == [
+        None, 'compute1', 'compute1', 'compute1', None]
+    assert steps[1]['instance_uuid'] == steps[3]['instance_uuid'] is not None
     assert steps[0]['seconds_in_state'] is None and steps[1]['seconds_in_state'] >= 0
     old = gpus.call('GET', f'/accelerator_requests/{arq["uuid"]}/history', version='2.5')
     assert old.status_code == 404
