@@ -2,6 +2,7 @@
 """What every object that travels by RPC has in common."""
 
 import copy
+import operator
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
@@ -17,6 +18,8 @@ def register(cls: T) -> T:
     """Make an object known to the serializer."""
     registered: T = base.VersionedObjectRegistry.register(cls)
     registered.slots = {name: f'_obj_{name}' for name in registered.fields}
+    for name, slot in registered.slots.items():  # nothing of ours is loaded when it is looked at
+        setattr(registered, name, getattr(registered, name).getter(operator.attrgetter(slot)))
     registered.defaults = {
         name: field.default for name, field in registered.fields.items()
         if field.default is not fields.UnspecifiedDefault}

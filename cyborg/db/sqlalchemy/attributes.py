@@ -142,11 +142,16 @@ def update(owner: Deployable, wanted: Sequence[objects.Attribute],
         owner.attributes.remove(row)
 
 
+_TABLE = Attribute.__table__
+_AT_TOP = (sa.select(_TABLE.c.deployable_id, _TABLE.c.key, _TABLE.c.value, _TABLE.c.is_users)
+           .where(_TABLE.c.deployable_id.in_(models.any_of('ids')),
+                  _TABLE.c.parent_attribute_id.is_(None)).order_by(_TABLE.c.id))
+
+
 def of_deployables(session: orm.Session, ids: Collection[int]) -> dict[int, list[Any]]:
-    """The attributes of some deployables, as rows of the table, in one query."""
+    """What a list of deployables shows of their attributes: keys and values, in one query."""
     found: dict[int, list[Any]] = {id: [] for id in ids}
-    for row in session.execute(sa.select(Attribute.__table__)
-                               .where(Attribute.deployable_id.in_(ids)).order_by(Attribute.id)):
+    for row in session.execute(_AT_TOP, {'ids': list(ids)}):
         found[row.deployable_id].append(row)
     return found
 
@@ -176,19 +181,3 @@ def values(rows: Iterable[Attribute], key: str) -> list[str]:
     return [row.value for row in rows
             if not row.is_users and row.parent_attribute_id is None
             and re.fullmatch(rf'{key}\d*', row.key)]
-
-
-def nested(rows: Iterable[Attribute], **same: Any) -> list[objects.Attribute]:
-    """All attributes of one deployable as objects, those of others inside them."""
-    rows = list(rows)
-    made = {row.id: objects.Attribute.of(row, parent_uuid=None, children=[], **same)
-            for row in rows}
-    top = []
-    for row in rows:
-        if row.parent_attribute_id is None:
-            top.append(made[row.id])
-        else:
-            parent = made[row.parent_attribute_id]
-            made[row.id].parent_uuid = parent.uuid
-            parent.children.append(made[row.id])
-    return top

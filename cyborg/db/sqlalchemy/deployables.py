@@ -26,15 +26,16 @@ ALL = (sa.select(*(getattr(Deployable, name) for name in objects.Deployable.fiel
 
 def find(session: orm.Session, filters: paging.Filters,
          page: paging.Page) -> list[objects.Deployable]:
-    """Those that match, a page of them, with their attributes and without their handles."""
+    """Those that match, a page of them, with their attributes at the top, as far as they are
+    shown, and without their handles."""
     query = paging.page_of(session, ALL, Deployable, FILTERS, filters, page)
     found = session.execute(query).all()
     facts = attributes.of_deployables(session, [row.id for row in found])
     return [
         objects.Deployable.of(
-            row, attach_handles=[], resource_class=attributes.resource_class(facts[row.id]),
-            traits=attributes.traits(facts[row.id]),
-            attributes=attributes.nested(facts[row.id], deployable_uuid=row.uuid))
+            row, resource_class=attributes.resource_class(facts[row.id]),
+            attributes=[objects.Attribute.of({'key': fact.key, 'value': fact.value})
+                        for fact in facts[row.id]])
         for row in found]
 
 

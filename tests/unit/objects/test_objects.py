@@ -97,5 +97,5 @@ def test_what_the_builder_left_out_has_no_value():
     device = objects.Device(key='d', type='GPU', vendor='10de', driver_name='x')
     assert device.given('uuid') is None
     assert device.given('uuid', 'none') == 'none'
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(AttributeError):
         _ = device.uuid
