@@ -302,6 +302,7 @@ class TestDriversThatFail:
 class TestHealth:
     ADDRESS = '0000:6b:00.0'
     NAME = f'compute1_{ADDRESS}'
+    SERVER = '5c7a9f5e-6d1b-4a67-8d0c-0b9e0f6a2c11'
 
     @pytest.fixture
     def cloud(self, tmp_path):
@@ -405,6 +406,36 @@ class TestHealth:
         host.sysfs.write('bus/pci/drivers_probe', self.ADDRESS)
         eventually(lambda: offered(cloud) == {self.NAME: 1})
         assert self.faults(cloud) == [None]
+
+    def hold(self, cloud):
+        cloud.profile('qat', {'resources:CUSTOM_QAT': '1'})
+        assert cloud.bind(cloud.request('qat'), instance=self.SERVER).status_code == 202
+
+    def let_go(self, cloud):
+        path = f'/accelerator_requests?instance={self.SERVER}'
+        assert cloud.call('DELETE', path).status_code == 204
+
+    def test_parts_of_a_card_that_somebody_holds_whole_wait_for_him(self, cloud):
+        host = cloud.host(make=SimHost, drivers=['intel_qat_driver'],
+                          cards=[{'model': '8086:4940', 'at': self.ADDRESS, 'vfs': 0}])
+        self.hold(cloud)
+        host.sysfs.write(f'bus/pci/devices/{self.ADDRESS}/sriov_numvfs', '16')
+        eventually(lambda: offered(cloud) == {self.NAME: 0})
+        assert 'holds the card whole' in self.faults(cloud)[0]
+        self.let_go(cloud)
+        eventually(lambda: offered(cloud) == {self.NAME: 16})
+        assert self.faults(cloud) == [None]
+
+    def test_a_whole_card_of_which_somebody_holds_a_part_waits_for_him(self, cloud, host):
+        self.hold(cloud)
+        card = host.sysfs / f'bus/pci/devices/{self.ADDRESS}'
+        card.write('driver_override', 'vfio-pci')
+        self.unbind(host)
+        host.sysfs.write('bus/pci/drivers_probe', self.ADDRESS)
+        eventually(lambda: 'or parts of it' in (self.faults(cloud)[0] or ''))
+        eventually(lambda: offered(cloud) == {self.NAME: 0})
+        self.let_go(cloud)
+        eventually(lambda: offered(cloud) == {self.NAME: 1})
 
     def test_a_card_that_goes_whole_may_be_between_drivers(self, cloud):
         host = cloud.host(make=SimHost, drivers=['intel_qat_driver'],

@@ -163,6 +163,7 @@ def modes_are_these(machine: Machine) -> None:
             (machine.pf, 'vendor', 0o444), (machine.pf, 'uevent', 0o644),
             (machine.pf, 'driver_override', 0o644), (machine.pf, 'remove', 0o220),
             (machine.pf, 'sriov_numvfs', 0o644), (machine.pf, 'sriov_totalvfs', 0o444),
+            (machine.pf, 'sriov_vf_total_msix', 0o444), (part, 'sriov_vf_msix_count', 0o200),
             (machine.pf, 'driver/unbind', 0o200), (machine.pf, 'driver/bind', 0o200),
             (machine.sysfs, 'bus/pci/drivers_probe', 0o200),
             (machine.sysfs, 'bus/pci/rescan', 0o200),
@@ -223,6 +224,15 @@ def virtual_functions_are_there_when_the_write_returns(machine: Machine) -> None
     expect(pf.read('sriov_numvfs'), '3')
     groups = {each.iommu_group for each in (pf, *parts.values())}
     expect((len(groups), None in groups), (4, False))
+
+
+def interrupts_are_counted_by_drivers_that_can(machine: Machine) -> None:
+    machine.pf.write('sriov_numvfs', '1')
+    part = machine.pf.virtual_functions[0].address
+    expect(machine.pf.read('sriov_vf_total_msix'), '0')
+    for text, number in (('many', errno.EINVAL), ('-1', errno.EINVAL), ('4', errno.EOPNOTSUPP)):
+        expect((text, machine.answer(f'{pci.DEVICES}/{part}/sriov_vf_msix_count', text)),
+               (text, number))
 
 
 def virtual_functions_have_the_addresses_that_are_told(machine: Machine) -> None:
@@ -498,6 +508,7 @@ LAWS: tuple[Callable[[Machine], None], ...] = (
     modes_are_these, not_even_root_reads_or_writes_against_the_mode,
     nothing_is_written_where_nothing_is, an_event_can_be_asked_for,
     a_number_of_virtual_functions_is_a_number, virtual_functions_are_there_when_the_write_returns,
+    interrupts_are_counted_by_drivers_that_can,
     virtual_functions_have_the_addresses_that_are_told, from_some_to_others_leads_through_none,
     only_a_driver_makes_virtual_functions, virtual_functions_go_with_the_driver,
     virtual_functions_may_stay_without_a_driver, virtual_functions_are_told_in_this_order,

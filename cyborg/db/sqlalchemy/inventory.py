@@ -23,6 +23,9 @@ Device, Deployable, Handle = models.Device, models.Deployable, models.AttachHand
 DEVICE_FACTS = ('type', 'vendor', 'model', 'driver_name', 'std_board_info',
                 'vendor_board_info', 'fault')
 DEPLOYABLE_FACTS = ('rp_uuid', 'driver_name', 'is_programmable')
+#: a server may start again that holds what is not there now
+HELD_OTHERWISE = ('A request holds the card whole while it has parts, or parts of it while it is '
+                  'whole: it is offered again when that request is gone.')
 HANDLE_FACTS = ('type', 'info', 'is_host_prepared')
 
 
@@ -110,6 +113,22 @@ def _update_device(row: Device, device: objects.Device) -> None:
     for part in parts.values():
         if not _remove(part):
             row.deployables.remove(part)
+    if row.fault is None and _is_held_otherwise(row):
+        _set(row, fault=HELD_OTHERWISE)
+
+
+def _is_held_otherwise(row: Device) -> bool:
+    """Does somebody hold the card whole which has parts now, or parts of one that is whole now?
+    What he holds comes back with his server, and takes away what it is made of."""
+    handles = [handle for part in row.deployables for handle in part.attach_handles]
+    held = {_is_whole(row, handle) for handle in handles if handle.is_missing}
+    present = {_is_whole(row, handle) for handle in handles if not handle.is_missing}
+    return bool(held and present) and len(held | present) > 1
+
+
+def _is_whole(row: Device, handle: Handle) -> bool:
+    return handle.type == objects.HandleType.PCI and any(
+        path.info.items() <= handle.info.items() for path in row.control_paths)
 
 
 def _lost(row: Device, device: objects.Device) -> bool:
