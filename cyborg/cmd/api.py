@@ -19,6 +19,9 @@ from cyborg.conductor.rpcapi import ConductorAPI
 LOG = log.getLogger(__name__)
 #: seconds for which a request may arrive in parts before its sender counts as gone
 LINGER = 5
+#: Bytes of a body that are taken in at all, and kept on disk, whoever sends them. Which of these
+#: are read, and how a refusal reads, is for the pipeline to say: sizelimit allows far less.
+LARGEST_BODY = 16 * 2**20
 
 
 class Server:
@@ -28,6 +31,7 @@ class Server:
         try:
             self._server = waitress.server.create_server(
                 application, host=host, port=port, threads=threads, ident='cyborg',
+                max_request_body_size=LARGEST_BODY,
                 # whether to believe a proxy is for http_proxy_to_wsgi to say, in the pipeline
                 clear_untrusted_proxy_headers=False)
         except OSError as error:

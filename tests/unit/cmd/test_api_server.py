@@ -91,3 +91,14 @@ def test_what_a_proxy_says_reaches_the_pipeline():
         'https', 'cloud.example')
     # and is not believed before that
     assert (seen['wsgi.url_scheme'], seen['REMOTE_ADDR']) == ('http', '127.0.0.1')
+
+
+def test_a_body_that_would_fill_the_disk_is_not_waited_for(slow):
+    server = api.Server(slow, '127.0.0.1', 0, threads=1)
+    server.start()
+    host, port = server.url.removeprefix('http://').split(':')
+    with socket.create_connection((host, int(port))) as caller:
+        caller.sendall(b'POST / HTTP/1.1\r\nContent-Length: 100000000\r\n\r\n')
+        assert caller.recv(100).startswith(b'HTTP/1.1 413 ')
+    server.stop()
+    assert not slow.asked.acquire(blocking=False)
