@@ -51,10 +51,10 @@ class OsAcc:
     def plug(self, ctxt: Any, instance_info: dict[str, str], selected_rp: dict[str, Any],
              flavor_extra_specs: dict[str, str]) -> list[dict[str, str]]:
         """Create and bind; answers when the host has prepared everything."""
-        arqs = self._conductor.plug_instance(
-            context.internal(), self._hostname, instance_info, selected_rp, flavor_extra_specs)
+        give_up = time.monotonic() + self._timeout
+        arqs = self._begun(give_up, instance_info, selected_rp, flavor_extra_specs)
         try:
-            return [_shown(arq) for arq in self._settled(arqs)]
+            return [_shown(arq) for arq in self._settled(give_up, arqs)]
         except errors.BindFailed:
             self._conductor.unplug_instance(
                 context.internal(), self._hostname, instance_info['uuid'])
@@ -66,10 +66,22 @@ class OsAcc:
         return self._conductor.unplug_instance(
             context.internal(), self._hostname, instance_info['uuid'])
 
-    def _settled(self, arqs: list[objects.Arq]) -> list[objects.Arq]:
+    def _begun(self, give_up: float, *what: dict[str, Any]) -> list[objects.Arq]:
+        """Create and bind, as soon as what this host still cleans up can be had."""
+        pause = 0.02
+        while True:
+            try:
+                return self._conductor.plug_instance(
+                    context.internal(), self._hostname, *what)
+            except errors.HandleNotClean:
+                if time.monotonic() > give_up:
+                    raise
+            time.sleep(pause)
+            pause = min(pause * 1.5, 1)
+
+    def _settled(self, give_up: float, arqs: list[objects.Arq]) -> list[objects.Arq]:
         """Wait until all are bound; the conductor fails them by their deadline."""
         uuids, pause = [arq.uuid for arq in arqs], 0.02
-        give_up = time.monotonic() + self._timeout
         while any(arq.state != objects.State.BOUND for arq in arqs):
             failed = next((arq for arq in arqs if arq.state == objects.State.BIND_FAILED), None)
             if failed is not None or time.monotonic() > give_up:

@@ -6,6 +6,7 @@ import uuid
 
 import pytest
 
+import os_acc
 from cyborg.sim.host import Host
 from tests.fixtures.cloud import Cloud, eventually
 
@@ -87,6 +88,15 @@ def test_what_is_left_of_a_servers_failed_attempt_makes_way_though_it_must_be_cl
     assert cloud.bind(arqs, rp=rp, instance=INSTANCE).status_code == 202
     assert {arq['uuid'] for arq in cloud.arqs()} == {arq['uuid'] for arq in arqs}
     assert {arq['state'] for arq in cloud.arqs()} == {'Bound'}
+
+
+def test_a_server_that_has_all_of_a_card_can_be_stopped_and_started_at_once(cloud, host):
+    os_acc.initialize(cloud.standalone.conf, host='compute1',
+                      transport=cloud.standalone.transport)
+    server, place = {'uuid': INSTANCE, 'name': 'vm', 'project_id': 'p'}, {'uuid': cloud.rp()}
+    for _ in range(3):
+        assert len(os_acc.plug(server, place, {'resources:VGPU': '16'})) == 16
+        assert os_acc.unplug(server) == 16
 
 
 @pytest.mark.parametrize('cloud', [0], indirect=True)
