@@ -282,5 +282,6 @@ class Driver(driver.Driver):
 
 
 def _goes_whole(function: Function, deployables: list[objects.Deployable]) -> bool:
-    return any(handle.info.items() >= function.attach_info.items()
+    return any(handle.type == objects.HandleType.PCI
+               and handle.info.items() >= function.attach_info.items()
                for part in deployables for handle in part.attach_handles)

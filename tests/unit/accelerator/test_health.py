@@ -3,6 +3,7 @@
 
 import pytest
 
+from cyborg import objects
 from cyborg.accelerator import health, pci
 
 ADDRESS = '0000:6b:00.0'
@@ -119,3 +120,16 @@ def test_of_nvidia_cards_the_options_say_whether_they_go_whole(host, load):
     host.plug_in('10de:20b5', at=ADDRESS, vfs=0)
     [device] = load('nvidia_gpu_driver').discover()
     assert (device.fault, device.doubt) == (None, None)
+
+
+def test_parts_that_sit_on_the_card_itself_are_not_the_whole_of_it(conf, host):
+    class Shared(pci.Driver):
+        name, type = 'shared_driver', 'AICHIP'
+        catalogue = (pci.Model('1234', '5678', 'Acme', 'CUSTOM_NPU'),)
+
+        def slice(self, card, model):
+            yield self.deployable(card.address, model, [
+                objects.AttachHandle(key='0', type='MDEV', info=card.attach_info)])
+    host.plug_in('1234:5678', at=ADDRESS, sriov=SRIOV)
+    [device] = Shared(conf, host.sysfs).discover()
+    assert device.doubt is None
