@@ -6,7 +6,7 @@ import pathlib
 import sys
 from typing import Any
 
-import pecan
+import pecan.core
 from oslo_config import cfg
 from paste.deploy import loadwsgi
 
@@ -24,17 +24,24 @@ INSTALLED = (pathlib.Path(sys.prefix, 'etc/cyborg'),
              pathlib.Path(__file__).parents[2] / 'etc/cyborg')
 
 
+class Application(pecan.core.ExplicitPecan):
+    """Pecan with a request and a response of its own for each call: its thread-locals are one
+    per process, and a process may hold several of us."""
+
+    def invoke_controller(self, controller: Any, args: Any, kwargs: Any, state: Any) -> None:
+        """Call it with what is declared and take the response that it answers. Pecan would
+        find out each time which arguments it has, and how to show what it answers."""
+        state.response = controller(*args)
+
+
 def make_app(conf: cfg.ConfigOpts, conductor: Any) -> Any:
     """The bare application; it believes the headers that say who asks."""
     auth_token.register_opts(conf)
     enforcer = policy.get_enforcer(conf)
     waiter = waiting.Waiter(conductor, conf.api.bind_wait, conf.api.max_waiting_binds)
-    # Thread-locals of pecan are one per process, and a process may hold several of us.
-    return pecan.Pecan(
-        root.Root(conf, conductor, enforcer, waiter),
-        hooks=[requests.Hook(conf, enforcer)],
-        request_cls=requests.Request, guess_content_type_from_ext=False,
-        use_context_locals=False)
+    return Application(
+        root.Root(conf, conductor, enforcer, waiter), hooks=[requests.Hook(conf, enforcer)],
+        request_cls=requests.Request, guess_content_type_from_ext=False)
 
 
 def app_factory(global_conf: dict[str, str], conf: cfg.ConfigOpts = cfg.CONF,
