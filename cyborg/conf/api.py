@@ -37,11 +37,13 @@ OPTS = [
     cfg.IntOpt(
         'bind_wait', min=0, default=20,
         help='Seconds for which a request to bind or to program waits for the host to prepare '
-             'a device before it answers that the work goes on.'),
+             'a device before it answers that the work goes on; before that, a bind waits as '
+             'long for the host to clean up after others what it is to have.'),
     cfg.IntOpt(
         'max_waiting_binds', min=0, default=4,
         help='How many such requests of one API process may wait for hosts at a time; further '
-             'ones answer at once that the work goes on, so that waiting never starves reads.'),
+             'ones answer at once that the work goes on, or that there is something to clean '
+             'up first, so that waiting never starves reads.'),
     cfg.ListOpt(
         'extra_accel_keys', default=[],
         help='Keys allowed after accel: in device profiles besides bitstream_id, '
