@@ -9,6 +9,7 @@ from typing import Any
 
 from cyborg.accelerator import pci
 from cyborg.sim import identity
+from cyborg.sim.numbers import natural, refuse_interrupts, route, truth
 from cyborg.sim.overlay import Overlay
 from cyborg.sim.tree import Tree, refuse
 
@@ -53,6 +54,9 @@ class Feature:
 
     def unbind(self, function: Function) -> None:
         """Hide it."""
+
+    def check_driver(self, function: Function, driver: str) -> None:
+        """Raise what another driver has against a function of this kind."""
 
     def check_vfs(self, function: Function, count: int) -> None:
         """Raise what the driver has against this number of virtual functions."""
@@ -153,7 +157,7 @@ class Bus:
             self._offer_vfs(function)
         if function.parent:
             self.tree.link(f'{path}/physfn', function.parent.path)
-            self.tree.trigger(f'{path}/sriov_vf_msix_count', _refuse_interrupts)
+            self.tree.trigger(f'{path}/sriov_vf_msix_count', refuse_interrupts)
         self._describe(function)
         self.functions[function.address] = function
         # last, so that whoever lists the bus finds a function complete
@@ -211,6 +215,8 @@ class Bus:
         driver = function.override or function.facts.get('driver')
         if function.driver or not driver or not (function.override or self._is_probed(function)):
             return
+        for key in self._features.keys() & function.facts.keys():
+            self._features[key].check_driver(function, driver)
         self._driver(driver)
         function.driver = driver
         self.tree.link(f'{function.path}/driver', f'{DRIVERS}/{driver}')
@@ -251,7 +257,7 @@ class Bus:
                             'sriov_vf_device': f'{int(sriov["vf"]["device"], 16):x}'}.items():
             self.tree.file(f'{function.path}/{name}', str(value))
         autoprobe = f'{function.path}/sriov_drivers_autoprobe'
-        self.tree.file(autoprobe, '1', lambda text: self.tree.file(autoprobe, _truth(text)))
+        self.tree.file(autoprobe, '1', lambda text: self.tree.file(autoprobe, truth(text)))
         self.tree.file(f'{function.path}/sriov_numvfs', '0',
                        lambda text: self._write_numvfs(function, text))
 
@@ -287,7 +293,7 @@ class Bus:
 
     def _add_vf(self, function: Function, number: int) -> Function:
         sriov = function.facts['sriov']
-        address = _route(function.address, sriov['offset'] + number * sriov.get('stride', 1))
+        address = route(function.address, sriov['offset'] + number * sriov.get('stride', 1))
         shared = {key: function.facts[key] for key in ('vendor', 'class', 'numa_node', 'iommu')
                   if key in function.facts}
         part = Function(address, shared | sriov['vf'],
@@ -296,36 +302,3 @@ class Bus:
         self.tree.emit('change', 'pci', address)
         self._probe(part)
         return part
-
-
-def natural(text: str) -> int:
-    """A number that is not negative, as the kernel reads it."""
-    try:
-        found = int(text, 0)
-    except ValueError:
-        found = -1
-    if found < 0:
-        raise refuse(errno.EINVAL)
-    return found
-
-
-def _refuse_interrupts(text: str) -> None:
-    """Few drivers let the interrupts of a virtual function be counted anew."""
-    natural(text)
-    raise refuse(errno.EOPNOTSUPP)
-
-
-def _truth(text: str) -> str:
-    if text[:1] in ('y', 'Y', 't', 'T', '1') or text[:2].lower() == 'on':
-        return '1'
-    if text[:1] in ('n', 'N', 'f', 'F', '0') or text[:2].lower() == 'of':
-        return '0'
-    raise refuse(errno.EINVAL)
-
-
-def _route(address: str, offset: int) -> str:
-    """The address that lies so many routing ids further."""
-    domain, bus, rest = address.split(':')
-    device, function = rest.split('.')
-    route = (int(bus, 16) << 8) + (int(device, 16) << 3) + int(function) + offset
-    return f'{domain}:{route >> 8:02x}:{route >> 3 & 0x1f:02x}.{route & 7}'

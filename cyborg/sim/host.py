@@ -13,11 +13,12 @@ from cyborg.accelerator import pci
 from cyborg.accelerator.sysfs import Sysfs
 from cyborg.agent.hotplug import OnEvent
 from cyborg.sim import catalogue, description
-from cyborg.sim.bus import Bus, Facts, Feature, natural
+from cyborg.sim.bus import Bus, Facts, Feature
 from cyborg.sim.families import DriverFiles, Idxd, Net, Nvme
 from cyborg.sim.features import Qat, Timecard
 from cyborg.sim.fpga import Dfl, Fpga, Opae
 from cyborg.sim.mediated import Mediated
+from cyborg.sim.numbers import natural
 from cyborg.sim.overlay import Overlay
 from cyborg.sim.tree import Tree
 from cyborg.sim.vgpu import VendorVfio

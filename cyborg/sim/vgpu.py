@@ -23,6 +23,10 @@ class VendorVfio(Feature):
         self._parents: list[Function] = []
         self._shown: dict[str, str] = {}
 
+    def check_driver(self, function: Function, driver: str) -> None:
+        if driver == 'vfio-pci':  # the host driver itself hands it to guests
+            raise refuse(errno.EINVAL)
+
     def bind(self, function: Function) -> None:
         self._parents.append(function)
         self._tree.file(f'{function.path}/nvidia/current_vgpu_type', '0',

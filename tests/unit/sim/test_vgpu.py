@@ -47,6 +47,13 @@ class TestOneSize:
         assert names(host, 1) == ['1150']
         assert answer(vf(1, 'current_vgpu_type'), '1153') == errno.EINVAL
 
+    def test_it_is_not_for_vfio(self, host, answer):
+        part = f'bus/pci/devices/{vf(0, "").split("/")[3]}'
+        host.sysfs.write(f'{part}/driver_override', 'vfio-pci')
+        host.sysfs.write(f'{part}/driver/unbind', part.rpartition('/')[2])
+        assert answer('bus/pci/drivers_probe', part.rpartition('/')[2]) == errno.EINVAL
+        assert not host.sysfs.has(f'{part}/driver')
+
     def test_a_full_card_names_nothing(self, host, answer):
         for number in range(2):
             host.sysfs.write(vf(number, 'current_vgpu_type'), '1153')
