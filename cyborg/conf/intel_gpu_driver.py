@@ -9,4 +9,7 @@ OPTS = [
                help='Resource class under which Placement counts them.'),
     cfg.StrOpt('virtual_resource_class', default='VGPU', regex='^[A-Z0-9_]+$',
                help='The same, of their virtual functions.'),
+    cfg.BoolOpt('whole_cards', default=True,
+                help='Whether one that could have virtual functions and has none is given out '
+                     'whole. Say no where something makes them after the host has started.'),
 ]

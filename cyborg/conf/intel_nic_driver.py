@@ -7,4 +7,7 @@ GROUP = cfg.OptGroup('intel_nic_driver', title='How Intel network cards are offe
 OPTS = [
     cfg.StrOpt('resource_class', default='CUSTOM_NIC', regex='^[A-Z0-9_]+$',
                help='Resource class under which Placement counts them.'),
+    cfg.BoolOpt('whole_cards', default=True,
+                help='Whether one that could have virtual functions and has none is given out '
+                     'whole. Say no where something makes them after the host has started.'),
 ]

@@ -7,4 +7,7 @@ GROUP = cfg.OptGroup('intel_qat_driver', title='How QuickAssist cards are offere
 OPTS = [
     cfg.StrOpt('resource_class', default='CUSTOM_QAT', regex='^[A-Z0-9_]+$',
                help='Resource class under which Placement counts them.'),
+    cfg.BoolOpt('whole_cards', default=True,
+                help='Whether one that could have virtual functions and has none is given out '
+                     'whole. Say no where something makes them after the host has started.'),
 ]

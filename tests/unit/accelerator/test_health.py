@@ -109,6 +109,25 @@ def test_whole_cards_that_could_have_parts_say_what_ails_them_if_they_had(
     assert look() is None
 
 
+@pytest.mark.parametrize('name', sorted(SHARED.keys() - {'pci_driver', 'intel_fpga_driver'}))
+def test_operators_can_have_cards_go_by_their_parts_only(conf, host, load, options, name):
+    conf.set_override('whole_cards', False, group=name)
+    host.plug_in(SHARED[name], at=ADDRESS, sriov=SRIOV)
+    [device] = load(name).discover()
+    assert device.deployables == []
+    assert 'whole_cards' in device.fault
+    host.sysfs.write(f'{pci.DEVICES}/{ADDRESS}/sriov_numvfs', '4')
+    [device] = load(name).discover()
+    assert (device.fault, device.deployables[0].num_accelerators) == (None, 4)
+
+
+def test_cards_that_cannot_have_parts_go_whole_anyway(conf, host, load):
+    conf.set_override('whole_cards', False, group='amd_gpu_driver')
+    host.plug_in('1002:74a0', at=ADDRESS)
+    [device] = load('amd_gpu_driver').discover()
+    assert (device.fault, device.deployables[0].num_accelerators) == (None, 1)
+
+
 def test_cards_that_have_their_parts_or_never_had_any_leave_no_doubt(host, card, load):
     host.plug_in('19e5:d802', at='0000:70:00.0')
     [shared] = load('intel_qat_driver').discover()
