@@ -29,6 +29,11 @@ VERSIONS = [str(version) for version in microversions.HISTORY]
 CHECKS = ('not_a_server_error', 'status_code_conformance', 'content_type_conformance',
           'response_headers_conformance', 'response_schema_conformance', 'unsupported_method',
           'allow_header_conformance', 'negative_data_rejection', 'says_nothing_internal')
+#: How what breaks the schema may be refused; a body that is too large is, before it is read.
+SETTINGS = """\
+[checks.negative_data_rejection]
+expected-statuses = [400, 401, 403, 404, 405, 406, 409, 413, 415, 422]
+"""
 
 
 @pytest.fixture(scope='module')
@@ -60,6 +65,7 @@ def test_no_request_is_answered_in_a_way_that_is_not_described(
         'CYBORG_FUZZ_URL': server.url, 'CYBORG_FUZZ_PROVIDER': fake['rp_uuid'],
         'CYBORG_FUZZ_DEPLOYABLE': region['uuid'], 'CYBORG_FUZZ_IMAGE': cloud.glance.add(gbs()),
         'CYBORG_FUZZ_SEED': SEED}
+    (tmp_path / 'schemathesis.toml').write_text(SETTINGS)
     run = subprocess.run(
         [BIN / 'schemathesis', 'run', f'{server.url}/v2/openapi.json', '--no-color',
          '-H', f'OpenStack-API-Version: accelerator {version}', '--seed', SEED,
