@@ -72,3 +72,9 @@ class Allocations:
     def providers_of(self, consumer: str) -> set[str]:
         """The providers on which a server holds something."""
         return self._api.allocations(consumer)
+
+    def other_servers_on(self, provider: str, servers: set[str]) -> set[str]:
+        """Who but these servers holds something of a provider. One that moves holds by way of
+        its migration what it is about to leave; that is left out."""
+        return {consumer for consumer in self._api.consumers(provider) - servers
+                if self._api.consumer_type(consumer) == 'INSTANCE'}

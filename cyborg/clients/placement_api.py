@@ -94,6 +94,18 @@ class PlacementApi:
         """The providers on which a consumer holds something."""
         return set(self._call('GET', f'/allocations/{consumer}')['allocations'])
 
+    def consumers(self, uuid: str) -> set[str]:
+        """Those that hold something of a provider; none if there is no such provider."""
+        try:
+            return set(self._call('GET', f'/resource_providers/{uuid}/allocations')[
+                'allocations'])
+        except Stale:
+            return set()
+
+    def consumer_type(self, consumer: str) -> str | None:
+        """INSTANCE, MIGRATION…; None if it holds nothing any more."""
+        return self._call('GET', f'/allocations/{consumer}').get('consumer_type')
+
     def learn_traits(self, traits: Iterable[str]) -> None:
         """See at once which of these exist, so that only the others are created."""
         for names in _chunks(sorted(_custom(traits) - self._traits)):

@@ -44,6 +44,9 @@ class Allocations(Protocol):
     def providers_of(self, consumer: str) -> set[str]:
         """The providers on which a server holds something."""
 
+    def other_servers_on(self, provider: str, servers: set[str]) -> set[str]:
+        """Who but these servers holds something of a provider."""
+
 
 class Servers(Protocol):
     """Nova's view, as far as an audit needs it."""
@@ -68,10 +71,11 @@ class Audit:
             before = models.now() - self._grace
             findings = [*_handles(session), *_requests(session), *_clean_ups(session, before),
                         *_programmings(session, before), *_outbox(session, before)]
-            servers = _servers(session, before)
+            servers, places = _servers(session, before), _places(session)
         # questions to others are asked outside the transaction
         try:
             findings.extend(self._neighbours(servers, before))
+            findings.extend(self._leaks(places))
         except errors.Unavailable as error:
             findings.append(Finding(f'Not all could be compared: {error.faultstring}',
                                     'run the audit again when everybody answers'))
@@ -102,6 +106,24 @@ class Audit:
                     f'Server {server} has accelerator requests on {", ".join(sorted(lost))}, '
                     f'where Placement has no allocation of it.',
                     'delete its requests there', _delete_of(server, lost, before))
+
+
+    def _leaks(self, places: dict[str, set[str]]) -> Iterator[Finding]:
+        """Allocations that keep others from a device, and whose server is no more.
+
+        A server that Nova knows may have no request yet. That an allocation goes is Nova's
+        business.
+        """
+        if self._allocations is None or self._servers is None:
+            return
+        for provider, known in places.items():
+            for server in sorted(self._allocations.other_servers_on(provider, known)):
+                if not self._servers.exists(server):
+                    yield Finding(
+                        f'Placement holds an allocation on {provider} for server {server}, which '
+                        f'Nova does not know and which has no accelerator request.',
+                        f'openstack resource provider allocation delete {server}, if it is '
+                        f'still there when the audit is run again')
 
 
 def _handles(session: orm.Session) -> Iterator[Finding]:
@@ -171,6 +193,18 @@ def _servers(session: orm.Session, before: datetime.datetime) -> dict[str, set[s
             sa.select(Arq.instance_uuid, Arq.device_rp_uuid)
             .where(Arq.state == State.BOUND, Arq.updated_at < before)):
         found.setdefault(str(server), set()).add(str(provider))
+    return found
+
+
+def _places(session: orm.Session) -> dict[str, set[str]]:
+    """The providers of what there is, and the servers that have requests there."""
+    found: dict[str, set[str]] = {
+        str(provider): set() for provider in session.scalars(
+            sa.select(models.Deployable.rp_uuid).where(models.Deployable.rp_uuid.is_not(None)))}
+    for server, provider in session.execute(
+            sa.select(Arq.instance_uuid, Arq.device_rp_uuid)
+            .where(Arq.instance_uuid.is_not(None))):
+        found.setdefault(str(provider), set()).add(str(server))
     return found
 
 

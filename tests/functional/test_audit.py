@@ -38,9 +38,9 @@ def outbox(cloud):
         return session.scalars(sa.select(models.NovaEvent)).all()
 
 
-def allocate(cloud):
+def allocate(cloud, consumer='INSTANCE'):
     body = {'allocations': {cloud.rp(): {'resources': {'FPGA': 1}}}, 'project_id': 'p',
-            'user_id': 'u', 'consumer_generation': None, 'consumer_type': 'INSTANCE'}
+            'user_id': 'u', 'consumer_generation': None, 'consumer_type': consumer}
     answer = cloud.standalone.placement.put(f'/allocations/{cloud.server}', json=body,
                                             headers=VERSION)
     assert answer.status_code == 204
@@ -71,7 +71,9 @@ def test_requests_of_a_server_that_nova_has_forgotten_are_found_and_deleted(boun
     [finding] = audit.look()
     assert bound.server in finding.what and 'Nova knows no server' in finding.what
     assert audit.mend([finding]) == 1
-    assert bound.arqs() == [] and audit.look() == []
+    assert bound.arqs() == []
+    deallocate(bound)
+    assert audit.look() == []
 
 
 def test_requests_without_an_allocation_are_found_and_deleted(bound, audit):
@@ -80,6 +82,27 @@ def test_requests_without_an_allocation_are_found_and_deleted(bound, audit):
     assert bound.rp() in finding.what
     audit.mend([finding])
     assert bound.arqs() == [] and audit.look() == []
+
+
+def test_an_allocation_of_a_server_that_is_no_more_is_told(bound, audit):
+    assert bound.call('DELETE', f'/accelerator_requests?instance={bound.server}',
+                      ).status_code == 204
+    assert audit.look() == []  # Nova may be about to ask for another request
+    bound.nova.unknown.add(bound.server)
+    [finding] = audit.look()
+    assert bound.server in finding.what and bound.rp() in finding.what
+    assert f'allocation delete {bound.server}' in finding.remedy and finding.fix is None
+    deallocate(bound)
+    assert audit.look() == []
+
+
+def test_what_a_migration_holds_is_left_alone(bound, audit):
+    assert bound.call('DELETE', f'/accelerator_requests?instance={bound.server}',
+                      ).status_code == 204
+    deallocate(bound)
+    allocate(bound, 'MIGRATION')
+    bound.nova.unknown.add(bound.server)
+    assert audit.look() == []
 
 
 def test_what_a_server_was_given_since_the_audit_looked_stays(bound, audit):
@@ -118,6 +141,7 @@ def test_a_neighbour_that_is_away_is_said_and_the_rest_is_told(bound, away):
 
         def providers_of(self, server):
             raise errors.PlacementUnavailable(why='nobody is there')
+
     audit = Audit(bound.standalone.db, Away() if away == 'placement' else None,
                   Away() if away == 'nova' else None, NO_GRACE)
     [finding] = audit.look()
