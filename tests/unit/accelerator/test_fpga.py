@@ -25,7 +25,8 @@ def attributes(host, load):
 def test_a_card_tells_its_shell_and_more_of_it(attributes):
     card, _ = attributes()
     assert card == {'shell_id': ('0x121000200000164', {
-        'ports_num': '1', 'bitstream_metadata': '0x0'})}
+        'ports_num': '1', 'bitstream_metadata': '0x0', 'cache_size': '0',
+        'fabric_version': '0', 'socket_id': '0'})}
 
 
 def test_figures_of_a_function_are_below_it(configure, attributes):
