@@ -17,6 +17,9 @@ __all__ = ['Placement', 'Published']
 #: Upper bounds, in seconds, of the pauses before each attempt; more than one attempt is needed
 #: only when others write at the same moment.
 PAUSES = (0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+#: How Placement calls those that may be servers. Nova does not say what its consumers are; its
+#: migrations hold no accelerators, for it refuses to move who has some.
+SERVERS = frozenset({'INSTANCE', 'unknown'})
 
 
 class Placement:
@@ -74,7 +77,7 @@ class Allocations:
         return self._api.allocations(consumer)
 
     def other_servers_on(self, provider: str, servers: set[str]) -> set[str]:
-        """Who but these servers holds something of a provider. One that moves holds by way of
-        its migration what it is about to leave; that is left out."""
+        """Who but these servers holds something of a provider; what says that it is something
+        else than a server is left out."""
         return {consumer for consumer in self._api.consumers(provider) - servers
-                if self._api.consumer_type(consumer) == 'INSTANCE'}
+                if self._api.consumer_type(consumer) in SERVERS}

@@ -19,6 +19,7 @@ from tests.fixtures.cloud import eventually
 FPGA = {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
 NO_GRACE = datetime.timedelta(0)
 VERSION = {'OpenStack-API-Version': 'placement 1.39'}
+NOVAS_VERSION = {'OpenStack-API-Version': 'placement 1.36'}
 
 
 @pytest.fixture
@@ -38,11 +39,14 @@ def outbox(cloud):
         return session.scalars(sa.select(models.NovaEvent)).all()
 
 
-def allocate(cloud, consumer='INSTANCE'):
+def allocate(cloud, consumer=None):
+    """As Nova does it, at a version that does not know types of consumers, or with a type."""
     body = {'allocations': {cloud.rp(): {'resources': {'FPGA': 1}}}, 'project_id': 'p',
-            'user_id': 'u', 'consumer_generation': None, 'consumer_type': consumer}
-    answer = cloud.standalone.placement.put(f'/allocations/{cloud.server}', json=body,
-                                            headers=VERSION)
+            'user_id': 'u', 'consumer_generation': None}
+    answer = cloud.standalone.placement.put(
+        f'/allocations/{cloud.server}', json=body | ({'consumer_type': consumer} if consumer
+                                                     else {}),
+        headers=VERSION if consumer else NOVAS_VERSION)
     assert answer.status_code == 204
 
 
@@ -84,9 +88,12 @@ def test_requests_without_an_allocation_are_found_and_deleted(bound, audit):
     assert bound.arqs() == [] and audit.look() == []
 
 
-def test_an_allocation_of_a_server_that_is_no_more_is_told(bound, audit):
+@pytest.mark.parametrize('consumer', [None, 'INSTANCE'])
+def test_an_allocation_of_a_server_that_is_no_more_is_told(bound, audit, consumer):
     assert bound.call('DELETE', f'/accelerator_requests?instance={bound.server}',
                       ).status_code == 204
+    deallocate(bound)
+    allocate(bound, consumer)
     assert audit.look() == []  # Nova may be about to ask for another request
     bound.nova.unknown.add(bound.server)
     [finding] = audit.look()
