@@ -94,6 +94,7 @@ class Outbox:
                 self._round()
             except Exception:
                 LOG.exception('Sending events to Nova failed; they stay in the outbox.')
+                self._look_at = time.monotonic() + self._interval
             if rest := self._circuit.wait:
                 self._stopping.wait(rest)
                 self._look_at = 0.0

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The outbox on a table of its own, with a Nova that can be told what to answer."""
 
+import time
 import uuid
 
 import pytest
@@ -10,6 +11,7 @@ from cyborg import errors
 from cyborg.conductor.outbox import Outbox
 from cyborg.db.sqlalchemy import migration, models, nova_events
 from cyborg.db.sqlalchemy.engine import Database
+from tests.fixtures.cloud import eventually
 
 
 class Nova:
@@ -109,3 +111,17 @@ def test_events_that_wait_when_the_conductor_stops_are_given_back(outbox, db, no
     assert left(db) == ['late'] and len(nova.posts) == 1
     with db.reader() as session:
         assert session.scalar(sa.select(models.NovaEvent.claim)) is None
+
+
+def test_a_database_that_fails_is_left_alone_for_a_while(outbox, db):
+    with db.writer() as session:
+        session.execute(sa.text('DROP TABLE nova_events'))
+    tries = []
+    sa.event.listen(db.engine, 'begin', tries.append)
+    outbox.start()
+    try:
+        eventually(lambda: tries)
+        time.sleep(0.3)
+        assert len(tries) == 1
+    finally:
+        outbox.stop()
