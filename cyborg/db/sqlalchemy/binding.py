@@ -157,9 +157,11 @@ def failed(ledger: Ledger, outcome: objects.Outcome, most: int) -> objects.Work 
     for a server that runs is tried for ever.
     """
     for rows in _servers(ledger.session, [outcome.arq_uuid]):
-        [arq] = [row for row in rows if row.uuid == outcome.arq_uuid]
+        arq = next((row for row in rows if row.uuid == outcome.arq_uuid), None)
+        if arq is None or arq.state not in arq_states.HOLDING:
+            return None  # it went before we had it for ourselves
         handle = attach_handles.held_by(ledger.session, arq.id)
-        if not attach_handles.is_about(outcome, handle) or arq.state not in arq_states.HOLDING:
+        if not attach_handles.is_about(outcome, handle):
             return None
         attempts = attach_handles.note_failure(ledger.session, handle, outcome.error)
         if arq.state == State.BIND_STARTED and attempts >= most:

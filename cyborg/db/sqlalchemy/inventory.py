@@ -6,7 +6,7 @@ deployables by name, handles by key.
 """
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import sqlalchemy as sa
 from oslo_log import log
@@ -161,8 +161,7 @@ def _update_deployable(row: Deployable, deployable: objects.Deployable) -> None:
             mine = Handle(key=handle.key, uuid=str(derived))
             row.attach_handles.append(mine)
         _set(mine, is_missing=_is_taken(mine, handle.occupant), **_facts(handle, HANDLE_FACTS))
-    for handle in handles.values():
-        _remove_handle(row, handle)
+    _remove_handles(row, list(handles.values()))
     _set(row, num_accelerators=len(row.attach_handles),
          # most cards do not tell which image they were given
          bitstream_id=deployable.bitstream_id or row.bitstream_id,
@@ -182,16 +181,35 @@ def _is_taken(handle: Handle, occupant: str | None) -> bool:
 def _remove(row: Deployable) -> bool:
     """Drop the handles nobody holds; True if some are held or the host is not done with it, so
     that it must stay."""
-    for handle in list(row.attach_handles):
-        _remove_handle(row, handle)
+    _remove_handles(row, list(row.attach_handles))
     return bool(row.attach_handles) or row.program_image is not None
 
 
-def _remove_handle(row: Deployable, handle: Handle) -> None:
-    if handle.arq_id is None and handle.cleanup_since is None and not handle.is_programming:
-        row.attach_handles.remove(handle)
-    else:
-        _set(handle, is_missing=True)
+def _remove_handles(row: Deployable, handles: Sequence[Handle]) -> None:
+    _lock([handle for handle in handles if _is_unused(handle)])
+    for handle in handles:
+        if _is_unused(handle):
+            row.attach_handles.remove(handle)
+        else:
+            _set(handle, is_missing=True)
+
+
+def _is_unused(handle: Handle) -> bool:
+    return (handle.arq_id is None and handle.cleanup_since is None
+            and not handle.is_programming)
+
+
+def _lock(handles: Sequence[Handle]) -> None:
+    """See them as they are now, until we are done: somebody may have taken one since they were
+    read."""
+    if not handles:
+        return
+    session = orm.object_session(handles[0])
+    with session.no_autoflush:
+        session.scalars(
+            sa.select(Handle).where(Handle.id.in_([handle.id for handle in handles]))
+            .order_by(Handle.id).with_for_update()
+            .execution_options(populate_existing=True)).all()
 
 
 def providers(devices: Iterable[Device]) -> list[objects.Provider]:

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What two transactions do at the same moment, on servers where both are let in at once."""
+
+import uuid
+
+import pytest
+import sqlalchemy as sa
+
+from cyborg import objects
+from cyborg.db.sqlalchemy import arqs, binding, engine, inventory, migration, models, releasing
+from cyborg.db.sqlalchemy.history import Cause
+from cyborg.db.sqlalchemy.ledger import Ledger
+from cyborg.objects.arq_states import State
+from tools import services
+
+EVERYBODY = arqs.Scope(project_id=None, silent_since=models.now())
+RP, SERVER = str(uuid.uuid4()), str(uuid.uuid4())
+
+
+@pytest.fixture(params=[services.mariadb, services.postgresql])
+def db(request):
+    with request.param() as server:
+        database = engine.Database(server.url)
+        migration.upgrade(database)
+        yield database
+        database.close()
+
+
+@pytest.fixture
+def card(db):
+    """A card with two handles that its host prepares."""
+    with db.writer() as session:
+        device = models.Device(
+            hostname='host', key='card', type='GPU', vendor='10de', driver_name='driver',
+            std_board_info={}, vendor_board_info={})
+        part = models.Deployable(device=device, name='part', rp_uuid=RP, driver_name='driver',
+                                 num_accelerators=2)
+        part.attach_handles = [models.AttachHandle(key=key, type='PCI', info={},
+                                                   is_host_prepared=True) for key in 'ab']
+        session.add(device)
+
+
+def requested(db, count):
+    with db.writer() as session, Ledger(session, Cause('test')) as ledger:
+        return arqs.create(ledger, [{'resources:VGPU': str(count)}], 'project', None)
+
+
+def bind(db, made):
+    with db.writer() as session, Ledger(session, Cause('test')) as ledger:
+        binding.bind(ledger, EVERYBODY, [
+            objects.Binding(arq_uuid=arq.uuid, hostname='host', device_rp_uuid=RP,
+                            instance_uuid=SERVER, project_id='project') for arq in made],
+            models.now())
+
+
+def meanwhile(db, is_it, happen):
+    """Have something happen, once, just before a statement is sent."""
+    todo = [happen]
+
+    @sa.event.listens_for(db.engine, 'before_cursor_execute')
+    def look(connection, cursor, statement, *facts):
+        if todo and is_it(statement):
+            todo.pop()()
+
+
+def holders(db):
+    with db.reader() as session:
+        return session.scalars(sa.select(models.AttachHandle.arq_id)).all()
+
+
+def test_a_handle_that_is_taken_while_its_card_goes_stays(db, card):
+    made = requested(db, 2)
+    meanwhile(db, lambda statement: 'attach_handles' in statement and (
+        'FOR UPDATE' in statement or statement.startswith('DELETE')), lambda: bind(db, made))
+    with db.writer() as session, Ledger(session, Cause('test')) as ledger:
+        inventory.reconcile(ledger, objects.Report(
+            hostname='host', sequence=1, digest='', drivers=[], devices=[]))
+    assert len(holders(db)) == 2 and None not in holders(db)
+
+
+def test_a_failure_of_a_request_that_goes_meanwhile_is_no_failure(db, card):
+    gone, stays = made = requested(db, 2)
+    bind(db, made)
+    with db.reader() as session:
+        handle = session.scalars(sa.select(models.AttachHandle).join(
+            models.ExtArq).where(models.ExtArq.uuid == gone.uuid)).one()
+
+    def delete():
+        with db.writer() as session, Ledger(session, Cause('test')) as ledger:
+            releasing.delete(ledger, EVERYBODY, [gone.uuid], even_bound=True)
+    meanwhile(db, lambda statement: 'FOR UPDATE' in statement, delete)
+    with db.writer() as session, Ledger(session, Cause('test')) as ledger:
+        assert binding.failed(ledger, objects.Outcome(
+            kind='attach', handle_uuid=handle.uuid, turn=handle.turn, arq_uuid=gone.uuid,
+            error='No.'), most=1) is None
+    with db.reader() as session:
+        assert arqs.get(session, EVERYBODY, stays.uuid).state == State.BIND_STARTED
