@@ -25,6 +25,10 @@ Arq, Handle = models.ExtArq, models.AttachHandle
 CAUSE = Cause('audit')
 #: younger than this, two services may simply not have told one another yet
 GRACE = datetime.timedelta(minutes=10)
+#: whoever made a request and has not bound it by then has forgotten it, or died
+LONG_UNUSED = datetime.timedelta(days=1)
+
+UNUSED = (State.INITIAL, State.BIND_FAILED)
 
 Fix = Callable[[Ledger], None]
 
@@ -69,8 +73,9 @@ class Audit:
         """All disagreements."""
         with self._db.reader() as session:
             before = models.now() - self._grace
-            findings = [*_handles(session), *_requests(session), *_clean_ups(session, before),
-                        *_programmings(session, before), *_outbox(session, before)]
+            findings = [*_handles(session), *_requests(session), *_unused(session),
+                        *_clean_ups(session, before), *_programmings(session, before),
+                        *_outbox(session, before)]
             servers, places = _servers(session, before), _places(session)
         # questions to others are asked outside the transaction
         try:
@@ -151,6 +156,17 @@ def _requests(session: orm.Session) -> Iterator[Finding]:
         yield Finding(what, 'unbind the request', _unbind(uuid))
 
 
+def _unused(session: orm.Session) -> Iterator[Finding]:
+    """Requests that are no server's. They hold nothing but their profile."""
+    since = sa.func.coalesce(Arq.updated_at, Arq.created_at, type_=models.Moment)
+    rows = session.execute(
+        sa.select(Arq.uuid, Arq.state, since)
+        .where(Arq.state.in_(UNUSED), since < models.now() - LONG_UNUSED).order_by(Arq.id))
+    for uuid, state, moment in rows:
+        yield Finding(f'Request {uuid} is {state} since {moment:%Y-%m-%d %H:%M} UTC, and no '
+                      f"server's.", 'delete the request', _delete_unused(uuid))
+
+
 def _clean_ups(session: orm.Session, before: datetime.datetime) -> Iterator[Finding]:
     """Handles that hosts should have cleaned long ago."""
     device = models.Device
@@ -225,6 +241,13 @@ def _unbind(uuid: str) -> Fix:
                            Arq.state.in_(arq_states.HOLDING))
         wrong = [row for row in rows if _is_wrong(ledger.session, row)]
         releasing.unbind_rows(ledger, wrong, 'The audit found it without its handle.')
+    return fix
+
+
+def _delete_unused(uuid: str) -> Fix:
+    def fix(ledger: Ledger) -> None:
+        rows = arqs.locked(ledger.session, Arq.uuid == uuid, Arq.state.in_(UNUSED))
+        releasing.delete_rows(ledger, rows, 'The audit found that nobody uses it.')
     return fix
 
 

@@ -180,6 +180,21 @@ def test_a_bound_request_without_a_handle_is_found_and_unbound(bound, audit):
     assert Audit(bound.standalone.db).look() == []
 
 
+def test_a_request_that_nobody_bound_for_days_is_found_and_deleted(bound, audit):
+    [young], [old] = bound.request('one'), bound.request('one')
+    assert audit.look() == []
+    change(bound, sa.update(models.ExtArq).where(models.ExtArq.uuid == old['uuid']).values(
+        created_at=models.now() - datetime.timedelta(days=3)))
+    change(bound, sa.update(models.ExtArq).where(models.ExtArq.uuid == old['uuid']).values(
+        updated_at=None))
+    [finding] = audit.look()
+    assert f'Request {old["uuid"]} is Initial since ' in finding.what
+    audit.mend([finding])
+    left = {arq['uuid']: arq['state'] for arq in bound.arqs()}
+    assert left.pop(young['uuid']) == 'Initial' and set(left.values()) == {'Bound'}
+    assert audit.look() == []
+
+
 def test_a_finding_that_is_no_longer_true_is_not_mended(bound, audit):
     change(bound, sa.update(models.AttachHandle).values(arq_id=None))
     [finding] = Audit(bound.standalone.db).look()

@@ -63,6 +63,19 @@ def test_the_answer_says_why_the_host_could_not(cloud, host):
     assert {arq['state'] for arq in cloud.arqs()} == {'BindFailed'}
 
 
+def test_a_server_whose_bind_failed_has_no_requests_and_nova_can_delete_them(cloud, host):
+    """It would start without its devices, for it takes a failure for an end like any other."""
+    host.is_broken = True
+    assert cloud.bind(cloud.request('two'), instance=INSTANCE).status_code == 409
+    assert cloud.arqs(instance=INSTANCE) == []
+    shown = cloud.arqs()
+    assert [(arq['state'], arq['instance_uuid']) for arq in shown] == [('BindFailed', None)] * 2
+    steps = cloud.get(f'/accelerator_requests/{shown[0]["uuid"]}/history')['history']
+    assert steps[-1]['instance_uuid'] == INSTANCE and 'No power' in steps[-1]['reason']
+    assert cloud.call('DELETE', f'/accelerator_requests?instance={INSTANCE}').status_code == 204
+    assert cloud.arqs() == []
+
+
 def test_what_the_host_still_cleans_can_be_had_when_it_is_clean(cloud, host):
     cloud.profile('all', {'resources:VGPU': '16'})
     rp = cloud.rp()

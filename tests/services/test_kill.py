@@ -120,11 +120,12 @@ class NovaClient:
         while True:
             server.arqs = self._ask('GET', '/accelerator_requests', {200},
                                     params={'instance': server.uuid}).json()['arqs']
-            seen = {arq['state'] for arq in server.arqs}
+            if not server.arqs:
+                return False
             if len(server.arqs) != len(body):
                 self.mistakes.append(f'server {server.uuid} lost requests: {server.arqs}')
-            if seen <= {'Bound', 'BindFailed'}:
-                return seen == {'Bound'}
+            if {arq['state'] for arq in server.arqs} == {'Bound'}:
+                return True
             time.sleep(0.2)
 
     def _delete_all(self, server):

@@ -24,10 +24,14 @@ STATE = sa.case(
              sa.or_(_heartbeat.is_(None),
                     _heartbeat < sa.bindparam('silent_since', type_=_heartbeat.type))),
      arq_states.UNKNOWN), else_=Arq.state)
+#: the server to be shown: one whose bind failed is no server's, though its row remembers whose it
+#: was to be. Nova takes "failed" for an end like any other, and would start the server without
+#: its device; of a server without requests it knows that something is wrong.
+SERVER = sa.case((Arq.state == State.BIND_FAILED, None), else_=Arq.instance_uuid)
 #: named as the fields of objects.Arq, so that one query row is one object
 ALL = sa.select(
     Arq.uuid, Arq.device_profile_group_id, Arq.group, Arq.hostname,
-    Arq.device_rp_uuid, Arq.instance_uuid, Arq.project_id, Arq.reason, Arq.created_at,
+    Arq.device_rp_uuid, SERVER.label('instance_uuid'), Arq.project_id, Arq.reason, Arq.created_at,
     Arq.updated_at, Profile.name.label('device_profile_name'),
     Handle.type.label('attach_handle_type'), Handle.uuid.label('attach_handle_uuid'),
     Handle.info.label('attach_handle_info'), STATE.label('state'),
@@ -63,7 +67,10 @@ class Scope:
 def find(session: orm.Session, scope: Scope, filters: paging.Filters,
          page: paging.Page) -> list[objects.Arq]:
     """Those that match, a page of them."""
-    query = paging.page_of(session, scope.limit(ALL), Arq, FILTERS, filters, page)
+    query = scope.limit(ALL)
+    if filters.get('instance_uuid'):
+        query = query.where(Arq.state != State.BIND_FAILED)
+    query = paging.page_of(session, query, Arq, FILTERS, filters, page)
     rows = session.execute(query, {'silent_since': scope.silent_since})
     return [objects.Arq.of(row, attach_handle_info=row.attach_handle_info or {})
             for row in rows]

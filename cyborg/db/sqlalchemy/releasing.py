@@ -36,7 +36,8 @@ def delete(ledger: Ledger, scope: arqs.Scope, uuids: Collection[str], *,
            even_bound: bool) -> list[str]:
     """Delete those that exist; answers which do not."""
     rows = arqs.locked_by(ledger.session, _BY_UUID, scope, uuids=list(uuids))
-    if not even_bound and any(row.instance_uuid for row in rows):
+    if not even_bound and any(
+            row.instance_uuid and row.state != State.BIND_FAILED for row in rows):
         raise errors.ServiceTokenRequired(action='Deleting a bound accelerator request')
     delete_rows(ledger, rows)
     return sorted(set(uuids) - {row.uuid for row in rows})
