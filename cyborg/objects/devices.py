@@ -70,7 +70,8 @@ class Deployable(base.Stamped):
 
     # 1.0: first version
     # 1.1: is_programmable, program_image, program_turn, program_error
-    VERSION = '1.1'
+    # 1.2: attribute_list
+    VERSION = '1.2'
     fields = {
         'id': fields.IntegerField(),
         'uuid': fields.UUIDField(),
@@ -102,6 +103,8 @@ class Deployable(base.Stamped):
         'resource_class': fields.StringField(nullable=True, default=None),
         'traits': fields.ListOfStringsField(default=[]),
         'attributes': fields.ListOfObjectsField('Attribute', default=[]),
+        #: the same where they are only shown: a JSON list of a key and a value each
+        'attribute_list': fields.StringField(nullable=True, default=None),
         'attach_handles': fields.ListOfObjectsField('AttachHandle', default=[]),
     }
 

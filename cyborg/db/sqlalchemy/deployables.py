@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deployables in SQL."""
 
+import json
+
 import sqlalchemy as sa
 from sqlalchemy import orm
 
@@ -34,8 +36,7 @@ def find(session: orm.Session, filters: paging.Filters,
     return [
         objects.Deployable.of(
             row, resource_class=attributes.resource_class(facts[row.id]),
-            attributes=[objects.Attribute.of({'key': fact.key, 'value': fact.value})
-                        for fact in facts[row.id]])
+            attribute_list=json.dumps([{fact.key: fact.value} for fact in facts[row.id]]))
         for row in found]
 
 

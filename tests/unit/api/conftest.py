@@ -175,7 +175,7 @@ def deployable(number=1, **facts):
         'uuid': uuid(number), 'name': 'compute1_FakeDevice', 'parent_id': None,
         'parent_uuid': None, 'root_id': None, 'root_uuid': None, 'device_id': 7,
         'device_uuid': uuid(77), 'rp_uuid': uuid(99), 'driver_name': 'fake',
-        'num_accelerators': 16, 'attributes': [attribute()], 'created_at': NOW,
+        'num_accelerators': 16, 'attribute_list': '[{"rc": "FPGA"}]', 'created_at': NOW,
         'updated_at': NOW} | facts)
 
 

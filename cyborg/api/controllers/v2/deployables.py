@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """/v2/deployables"""
 
-import json
 from http import HTTPStatus
 from typing import Any
 
@@ -70,8 +69,7 @@ class Deployables(pages.Collection):
             'is_programmable': deployable.is_programmable,
             'program_image': deployable.program_image,
             'program_error': deployable.program_error,
-            'attributes_list': json.dumps(
-                [{attribute.key: attribute.value} for attribute in deployable.attributes]),
+            'attributes_list': deployable.attribute_list,
             **pages.stamps(deployable),
             'links': [request.link('v2', self.path, deployable.uuid),
                       request.link(self.path, deployable.uuid, rel='bookmark')],
