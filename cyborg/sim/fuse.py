@@ -67,8 +67,9 @@ class SysfsOperations(mfusepy.Operations):
 
 
 def mount(tree: Tree, directory: str) -> None:
-    """Serve the tree there until it is unmounted; nothing is kept by the kernel, so that every
-    change is seen at once."""
+    """Serve the tree there until it is unmounted. The kernel keeps only which names there are,
+    so that not every step of a path is asked for each time; about what is behind a name it asks,
+    so that every change is seen at once."""
     mfusepy.FUSE(
         SysfsOperations(tree), directory, foreground=True, fsname='cyborg-sim', allow_other=True,
-        direct_io=True, entry_timeout=0, attr_timeout=0, negative_timeout=0)
+        direct_io=True, entry_timeout=1, attr_timeout=0, negative_timeout=0)
