@@ -5,7 +5,6 @@ What of that shows in sysfs and in the tables of mounts and swap. A disk that a 
 without any of these, as some storage services do, looks unused: operators name such cards.
 """
 
-import os
 import re
 from collections.abc import Iterator
 
@@ -34,10 +33,11 @@ def disk_use(function: Function) -> str | None:
 
 def disks(function: Function) -> Iterator[Node]:
     """Whole disks behind a function, wherever they hang."""
-    inside = os.path.realpath(function.path) + os.sep
+    card = function.real()
     everything = function.host / 'class/block'
     names = {PATH.sub(r'\1\2', node.name) for node in everything.children()
-             if os.path.realpath(node.path).startswith(inside) and not node.has('partition')}
+             if card and (place := node.real()) and place.is_relative_to(card)
+             and not node.has('partition')}
     for name in sorted(names):
         if disk := everything.link(name):
             yield disk

@@ -14,6 +14,8 @@ from pathlib import Path
 ROOT = Path('/sys')
 #: Attributes of sysfs fit a page; a little more is nobody's mistake, much more is not ours.
 LONGEST = 64 * 1024
+#: How often one looks at a directory out of which something goes at that very moment.
+ATTEMPTS = 100
 
 Writer = Callable[[Path, str], None]
 Runner = Callable[[Sequence[str]], str]
@@ -70,16 +72,25 @@ class Node:
 
     def children(self, pattern: str = '*') -> list['Node']:
         """What matches the pattern, in the order of the names."""
-        try:
-            return [Node(path, self.host) for path in sorted(self.path.glob(pattern))]
-        except OSError:
-            return []
+        for _ in range(ATTEMPTS):
+            try:
+                return [Node(path, self.host) for path in sorted(self.path.glob(pattern))]
+            except FileNotFoundError:
+                continue  # one of them went meanwhile, which says nothing of the others
+            except OSError:
+                break
+        return []
 
     def link(self, name: str) -> 'Node | None':
         """Where a link leads; None if there is none or it leads nowhere."""
-        path = self.path / name
+        node = self / name
+        place = node.real() if os.path.islink(node.path) else None
+        return Node(place, self.host) if place else None
+
+    def real(self) -> Path | None:
+        """The path without any link in it; None if there is nothing."""
         try:
-            return Node(path.resolve(strict=True), self.host) if path.is_symlink() else None
+            return self.path.resolve(strict=True)
         except (OSError, RuntimeError):
             return None
 

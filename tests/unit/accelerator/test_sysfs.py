@@ -4,6 +4,7 @@
 import errno
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +64,26 @@ class TestReading:
         assert card.link('driver').name == 'nvidia'
         for name in ('dangling', 'circle', 'vendor', 'absent'):
             assert card.link(name) is None
+
+    def test_a_child_that_goes_meanwhile_takes_no_other_along(self, card, root, monkeypatch):
+        for name in ('a', 'b', 'c'):
+            (root / 'devices/card' / name / 'devices/disk').mkdir(parents=True)
+        scan = os.scandir
+
+        def scan_once_it_went(place):
+            if Path(place).name == 'b':
+                os.rename(place, root / 'elsewhere')
+            return scan(place)
+        monkeypatch.setattr(os, 'scandir', scan_once_it_went)
+        found = [child.path.parent.parent.name for child in card.children('*/dev*/*')]
+        assert found == ['a', 'c']
+
+    def test_a_link_that_goes_while_it_is_followed_is_absent(self, card, monkeypatch):
+        def gone(path, **options):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        monkeypatch.setattr(os, 'readlink', gone)
+        assert card.link('driver') is None
+        assert (card / 'driver').real() is None
 
     def test_it_says_what_is_there(self, card):
         assert card.exists()
