@@ -1,16 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """How what Placement has below a compute node becomes what is wanted."""
 
+import contextlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Self
 
 from oslo_log import log as logging
 
 from cyborg import errors, objects
-from cyborg.clients.placement_api import InUse, Inventories, Refused, Stale, Taken
+from cyborg.clients.placement_api import (
+    Forbidden,
+    InUse,
+    Inventories,
+    Refused,
+    Stale,
+    Taken,
+)
 from cyborg.clients.provider_tree import OWNER, Seen, Subtree
 
 LOG = logging.getLogger(__name__)
@@ -74,6 +82,7 @@ class Publication:
         #: wanted uuid -> who claims it
         self.claims: dict[str | None, str] = {}
         self.is_settled = True
+        self.refusals: list[str] = []
 
     def run(self) -> Published:
         existing = self._match()
@@ -81,15 +90,14 @@ class Publication:
         # what must go goes first, so that nothing is on offer twice
         held = self._withdraw(unwanted.difference(existing.values()))
         self.api.learn_traits(trait for provider in self.wanted for trait in provider.traits)
-        refusals = []
         for provider in self.wanted:
-            try:
+            with self._apart():
                 self._place(provider, existing.get(provider.uuid))
-            except Refused as refusal:  # the others need not suffer for it
-                refusals.append(str(refusal))
+        self._offer({self.placed[provider.uuid]: provider.inventories
+                     for provider in self.wanted if provider.uuid in self.placed})
         still_held = self._withdraw(held)
-        if refusals:
-            raise errors.PlacementUnavailable(why='; '.join(refusals))
+        if self.refusals:
+            raise errors.PlacementUnavailable(why='; '.join(self.refusals))
         return Published(self.adopted, self.conflicts, self.is_settled and not still_held)
 
     def _match(self) -> dict[str, str]:
@@ -118,7 +126,8 @@ class Publication:
         self.claims[provider.uuid] = self.conflicts[provider.name] = owner
 
     def _place(self, provider: Wanted, uuid: str | None) -> None:
-        """Bring one provider about, traits before inventories: nobody gets it untagged."""
+        """Bring one provider about, with its traits: what it offers comes after them, so that
+        nobody gets it untagged."""
         if provider.parent_uuid in self.claims:
             self._claim(provider, self.claims[provider.parent_uuid])
         if provider.uuid in self.claims or provider.parent_uuid not in self.placed:
@@ -135,7 +144,6 @@ class Publication:
         if uuid != provider.uuid:
             self.adopted[provider.name] = uuid
         self._set_traits(uuid, provider.traits)
-        self._set_inventories(uuid, provider.inventories)
         self.placed[provider.uuid] = uuid
 
     def _create(self, provider: Wanted, parent_uuid: str) -> str:
@@ -166,10 +174,39 @@ class Publication:
             seen.generation = self.api.set_traits(uuid, seen.generation, traits)
             seen.traits = traits
 
+    def _offer(self, wanted: dict[str, Inventories]) -> None:
+        """Write what differs: all at once if we may and nothing is in the way."""
+        changes = {uuid: inventories for uuid, inventories in wanted.items()
+                   if self._inventories(uuid) != inventories}
+        if len(changes) > 1 and self._reshape(changes):
+            return
+        for uuid, inventories in changes.items():
+            with self._apart():
+                self._set_inventories(uuid, inventories)
+
+    def _reshape(self, changes: dict[str, Inventories]) -> bool:
+        try:
+            generations = self.api.reshape({
+                uuid: (self.seen[uuid].generation, inventories)
+                for uuid, inventories in changes.items()})
+        except (Forbidden, InUse, Refused) as obstacle:
+            LOG.debug('Writing inventories one by one: %s', obstacle)
+            return False
+        for uuid, generation in generations.items():
+            self.seen[uuid].generation = generation
+            self.seen[uuid].inventories = changes[uuid]
+        return True
+
+    @contextlib.contextmanager
+    def _apart(self) -> Iterator[None]:
+        """What Placement refuses is told in the end: the others need not suffer for it."""
+        try:
+            yield
+        except Refused as refusal:
+            self.refusals.append(str(refusal))
+
     def _set_inventories(self, uuid: str, inventories: Inventories) -> None:
         present = self._inventories(uuid)
-        if present == inventories:
-            return
         try:
             self._write_inventories(uuid, inventories)
         except InUse:

@@ -27,14 +27,21 @@ def kinds(calls):
     return [(method, path.rpartition('/')[2]) for method, path in calls]
 
 
-def test_the_first_publication_costs_three_calls_a_provider(client, cards, calls):
+def test_the_first_publication_costs_two_calls_a_provider_and_one_for_all(client, cards, calls):
     client.publish(ROOT, cards)
     assert kinds(calls()) == [
         ('GET', 'resource_providers'), ('GET', 'resource_providers'),
         ('GET', 'traits'),
         ('POST', 'resource_providers'), ('PUT', 'CUSTOM_A'), ('PUT', 'traits'),
-        ('PUT', 'inventories'),
-        *3 * [('POST', 'resource_providers'), ('PUT', 'traits'), ('PUT', 'inventories')]]
+        *3 * [('POST', 'resource_providers'), ('PUT', 'traits')],
+        ('POST', 'reshaper')]
+
+
+def test_who_may_not_reshape_writes_a_provider_at_a_time(service, cards, calls):
+    service.conf.set_override('token', 'admin:only', 'placement')
+    service.client().publish(ROOT, cards)
+    assert kinds(calls())[-5:] == [('POST', 'reshaper'), *4 * [('PUT', 'inventories')]]
+    assert [service.inventories(card.uuid)['FPGA']['total'] for card in cards] == [1, 1, 1, 1]
 
 
 def test_the_same_again_costs_nothing(client, service, cards, calls):
@@ -102,6 +109,25 @@ def test_a_changed_amount_costs_one_write(client, wanted, calls):
     assert kinds(calls()) == [('GET', 'resource_providers'), ('PUT', 'inventories')]
 
 
+def test_changed_amounts_of_many_cost_one_write(client, wanted, calls):
+    client.publish(ROOT, [wanted('0000:84:00.0'), wanted('0000:85:00.0')])
+    for total in (2, 3):  # once more: what was written so is known as well as any other
+        calls()
+        client.publish(ROOT, [wanted('0000:84:00.0', total=total),
+                              wanted('0000:85:00.0', total=total)])
+        assert kinds(calls()) == [('GET', 'resource_providers'), ('POST', 'reshaper')]
+
+
+def test_what_was_emptied_with_others_is_known_as_well(client, wanted, calls):
+    cards = ['0000:84:00.0', '0000:85:00.0']
+    client.publish(ROOT, [wanted(card) for card in cards])
+    client.publish(ROOT, [wanted(card, total=0) for card in cards])
+    calls()
+    client.forget()
+    client.publish(ROOT, [wanted(card, total=0) for card in cards])
+    assert kinds(calls()) == [('GET', 'resource_providers')]
+
+
 def test_a_holder_of_others_has_no_inventory_to_write(client, wanted, calls):
     client.publish(ROOT, [wanted('0000:84:00.0', resource_class=None, total=0)])
     assert ('PUT', 'inventories') not in kinds(calls())
@@ -114,7 +140,7 @@ def test_an_agent_that_starts_anew_checks_and_changes_nothing(service, cards, ca
     service.client().publish(ROOT, cards)
     assert kinds(calls()) == [
         *3 * [('GET', 'resource_providers')], ('GET', 'traits'),
-        *4 * [('PUT', 'traits'), ('GET', 'inventories')]]
+        *4 * [('PUT', 'traits')], *4 * [('GET', 'inventories')]]
     assert service.rows() == before
 
 

@@ -45,6 +45,34 @@ def test_a_writer_between_read_and_write_is_seen(client, service, wanted, once, 
     assert service.before('PUT', ending) is None
 
 
+@pytest.fixture
+def pair(wanted):
+    return [wanted('0000:84:00.0', traits=['CUSTOM_A']), wanted('0000:85:00.0')]
+
+
+def test_a_writer_before_several_are_written_at_once_is_seen(client, service, wanted, once, pair):
+    client.publish(ROOT, pair)
+    once('POST', '/reshaper', lambda: service.touch(pair[1].uuid))
+    client.publish(ROOT, [wanted(f'0000:8{n}:00.0', total=2) for n in (4, 5)])
+    assert [service.inventories(card.uuid)['FPGA']['total'] for card in pair] == [2, 2]
+
+
+def test_one_that_vanishes_before_several_are_written_is_made_again(client, service, once, pair):
+    once('POST', '/reshaper', lambda: service.delete(pair[1].uuid))
+    client.publish(ROOT, pair)
+    assert [service.inventories(card.uuid)['FPGA']['total'] for card in pair] == [1, 1]
+
+
+def test_a_class_that_a_guest_holds_hinders_no_other(client, service, wanted, pair):
+    client.publish(ROOT, pair)
+    service.allocate(pair[0].uuid, 'FPGA')
+    changed = [wanted(f'0000:8{n}:00.0', resource_class='PGPU') for n in (4, 5)]
+    assert not client.publish(ROOT, changed).is_settled
+    assert service.inventories(pair[0].uuid).keys() == {'FPGA', 'PGPU'}
+    assert service.inventories(pair[0].uuid)['FPGA']['reserved'] == 1
+    assert service.inventories(pair[1].uuid).keys() == {'PGPU'}
+
+
 def test_a_writer_while_a_cold_client_reads_is_seen(service, wanted, once, tagged):
     service.client().publish(ROOT, [tagged])
 

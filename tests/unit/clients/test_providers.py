@@ -20,6 +20,12 @@ def _write(uuid, what, generation, value):
             {'resource_provider_generation': generation, what: value})
 
 
+def _reshape(*changes):
+    return 'POST', '/reshaper', {'allocations': {}, 'inventories': {
+        uuid: {'resource_provider_generation': generation, 'inventories': inventories}
+        for uuid, generation, inventories in changes}}
+
+
 CALLS = [
     ('GET', '/resource_providers?name=compute1', None),
     _make(ROOT, 'compute1'), _make(CARD, 'card', ROOT), _make(REGION, 'region', CARD),
@@ -42,7 +48,13 @@ CALLS = [
     _write(CARD, 'inventories', 2, {'FPGA': INVENTORY}),
     _write(CARD, 'inventories', 2, {}),  # somebody was quicker
     _write(NOBODY, 'inventories', 0, {}),
+    _reshape((CARD, 3, {'PGPU': INVENTORY}), (REGION, 0, {'FPGA': INVENTORY})),
+    _reshape((CARD, 5, {}), (REGION, 2, {'PGPU': INVENTORY})),
+    _reshape((CARD, 6, {'FPGA': INVENTORY}), (REGION, 3, {})),  # somebody was quicker
+    _reshape((CARD, 6, {'CUSTOM_UNKNOWN': INVENTORY})),
+    _reshape((CARD, 6, {}), (NOBODY, 0, {})),
     ('GET', f'/resource_providers/{CARD}/inventories', None),
+    ('GET', f'/resource_providers/{REGION}/inventories', None),
     ('GET', f'/resource_providers/{NOBODY}/inventories', None),
     ('GET', f'/resource_providers?in_tree={REGION}', None),
     ('GET', f'/resource_providers?in_tree={ROOT}&required=OWNER_CYBORG', None),
