@@ -28,12 +28,17 @@ AGENT = 'resync_interval = 60\n[fake_driver]\ndevices = 16\naccelerators = 16\n'
 
 
 def uwsgi(port: int, module: str, arguments: str = '') -> list[str]:
-    """One worker with four threads, behind uWSGI's own router, which keeps connections."""
+    """One worker with four threads, behind uWSGI's own router, which keeps connections.
+
+    Its buffer is a page by default. What does not fit goes out in several pieces, of which the
+    second waits until the client's kernel has acknowledged the first: 40 ms an answer.
+    """
     venv = pathlib.Path(os.environ.get('CYBORG_BENCH_UWSGI_VENV', ROOT / '.venv-uwsgi'))
     program = venv.absolute() / 'bin/uwsgi'
     if not program.exists():
         raise services.Missing('uWSGI is not installed; run: make .venv-uwsgi')
-    return [str(program), '--http', f'127.0.0.1:{port}', '--http-keepalive', '--master',
+    return [str(program), '--http', f'127.0.0.1:{port}', '--http-keepalive',
+            '--http-buffer-size', '65536', '--master',
             '--processes', '1', '--threads', str(THREADS), '--enable-threads', '--lazy-apps',
             '--need-app', '--die-on-term', '--disable-logging', '--home', sys.prefix,
             '--pythonpath', str(ROOT), '--module', module,
