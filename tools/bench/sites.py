@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where Cyborg runs while it is measured, and the floor beside it."""
 
+import abc
 import contextlib
 import json
 import pathlib
@@ -22,7 +23,7 @@ THREADS = 4
 LATEST = {'OpenStack-API-Version': 'accelerator latest'}
 
 
-class Site:
+class Site(abc.ABC):
     """What measurements know of a running Cyborg."""
 
     name: str
@@ -60,9 +61,9 @@ class Site:
 
     # -- what a kind of site must say ------------------------------------------------------
 
+    @abc.abstractmethod
     def start(self, enter: Callable[[Any], Any]) -> None:
         """Start everything; what is entered is left at the end."""
-        raise NotImplementedError
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[dict[str, int]]:
@@ -73,9 +74,9 @@ class Site:
         """How a process is told to use the same broker, and a database on the same server."""
         return {}
 
+    @abc.abstractmethod
     def start_times(self) -> Iterator[tuple[str, float]]:
         """Start services anew; which, and seconds until each answers."""
-        raise NotImplementedError
 
     # -- what all have in common -----------------------------------------------------------
 

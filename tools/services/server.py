@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A private server: its directory, ports, credentials and life, whatever program it runs."""
 
+import abc
 import contextlib
 import json
 import os
@@ -28,7 +29,7 @@ class Failed(Exception):
     """A server did not start; the message carries the end of its log."""
 
 
-class Server:
+class Server(abc.ABC):
     """What RabbitMQ, MariaDB and PostgreSQL have in common.
 
     Use it as a context manager; inside, `url` is where it answers, `kill()` ends it abruptly,
@@ -49,30 +50,30 @@ class Server:
     # What a kind of server must say
 
     @property
+    @abc.abstractmethod
     def url(self) -> str:
         """Where a client finds it, in the words of oslo.messaging or SQLAlchemy."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def find_programs(self) -> None:
         """Find what is to be run, or raise Missing."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def prepare(self) -> None:
         """Fill the fresh directory."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def command(self) -> list[str]:
         """The server's command line; it must stay in the foreground."""
-        raise NotImplementedError
 
     def environ(self) -> dict[str, str]:
         """The whole environment of its processes: nothing of ours may leak into it."""
         return {'PATH': f'{os.defpath}:/usr/sbin:/sbin', 'HOME': str(self.directory),
                 'LC_ALL': 'C.UTF-8', 'TMPDIR': str(self.directory)}
 
+    @abc.abstractmethod
     def is_ready(self) -> bool:
         """Whether it answers as a client expects; any OSError counts as no."""
-        raise NotImplementedError
 
     # Its life
 
