@@ -2,11 +2,13 @@
 """An operator declares a host gone for good: what was known of it goes, nothing dangles."""
 
 import datetime
+from collections.abc import Sequence
 
 import sqlalchemy as sa
+from sqlalchemy import orm
 
 from cyborg import errors
-from cyborg.db.sqlalchemy import arqs, engine, models, releasing
+from cyborg.db.sqlalchemy import arqs, engine, inventory, models, releasing
 from cyborg.db.sqlalchemy.history import Cause
 from cyborg.db.sqlalchemy.ledger import Ledger
 
@@ -25,17 +27,33 @@ def require_gone(db: engine.Database, hostname: str, silent_since: datetime.date
             f'The agent of {hostname} was heard of at {beat:%H:%M:%S} UTC: stop it first.')
 
 
+@engine.retried
 def forget(db: engine.Database, hostname: str) -> dict[str, int]:
-    """A host is gone for good: unbind what is bound there, drop all that is known of it."""
+    """A host is gone for good: unbind what is bound there, drop all that is known of it.
+
+    Binds may go on meanwhile. One that took a handle before we had it for ourselves is unbound
+    like the others; one that comes later finds nothing to take.
+    """
     with db.writer() as session, Ledger(session, Cause('operator')) as ledger:
+        # first, so that a report of the host waits until we are done
+        session.execute(sa.delete(models.Agent).where(models.Agent.hostname == hostname))
         rows = arqs.locked(session, models.ExtArq.hostname == hostname)
+        devices = inventory.load(session, hostname)
+        rows += _late_holders(session, devices, rows)
         releasing.unbind_rows(ledger, rows, f'Host {hostname} is gone.')
         ledger.work.clear()  # nobody is there to do it
-        devices = session.scalars(
-            sa.select(models.Device).where(models.Device.hostname == hostname)).all()
         for device in devices:
             session.delete(device)
-        session.flush()
-        session.execute(sa.delete(models.Agent).where(models.Agent.hostname == hostname))
         ledger.stale_hosts.clear()
     return {'requests unbound': len(rows), 'devices forgotten': len(devices)}
+
+
+def _late_holders(session: orm.Session, devices: Sequence[models.Device],
+                  rows: Sequence[models.ExtArq]) -> list[models.ExtArq]:
+    """Have all handles of these devices for ourselves; answers who holds one and is not among
+    the rows."""
+    handles = [handle for device in devices for part in device.deployables
+               for handle in part.attach_handles]
+    inventory.lock(handles)
+    late = {handle.arq_id for handle in handles} - {None, *(row.id for row in rows)}
+    return arqs.locked(session, models.ExtArq.id.in_(late)) if late else []

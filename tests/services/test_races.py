@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What two transactions do at the same moment, on servers where both are let in at once."""
 
+import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sqlalchemy as sa
 
-from cyborg import objects
+from cyborg import errors, objects
+from cyborg.conductor import forget
 from cyborg.db.sqlalchemy import arqs, binding, engine, inventory, migration, models, releasing
 from cyborg.db.sqlalchemy.history import Cause
 from cyborg.db.sqlalchemy.ledger import Ledger
@@ -47,10 +50,14 @@ def requested(db, count):
 
 def bind(db, made):
     with db.writer() as session, Ledger(session, Cause('test')) as ledger:
-        binding.bind(ledger, EVERYBODY, [
-            objects.Binding(arq_uuid=arq.uuid, hostname='host', device_rp_uuid=RP,
-                            instance_uuid=SERVER, project_id='project') for arq in made],
-            models.now())
+        start_bind(ledger, made)
+
+
+def start_bind(ledger, made):
+    binding.bind(ledger, EVERYBODY, [
+        objects.Binding(arq_uuid=arq.uuid, hostname='host', device_rp_uuid=RP,
+                        instance_uuid=SERVER, project_id='project') for arq in made],
+        models.now())
 
 
 def meanwhile(db, is_it, happen):
@@ -95,3 +102,41 @@ def test_a_failure_of_a_request_that_goes_meanwhile_is_no_failure(db, card):
             error='No.'), most=1) is None
     with db.reader() as session:
         assert arqs.get(session, EVERYBODY, stays.uuid).state == State.BIND_STARTED
+
+
+def touches_handles(statement):
+    return 'attach_handles' in statement and (
+        'FOR UPDATE' in statement or statement.startswith(('DELETE', 'UPDATE')))
+
+
+def states(db):
+    with db.reader() as session:
+        return [(arq.state, arq.hostname) for arq in session.scalars(sa.select(models.ExtArq))]
+
+
+def test_what_is_bound_while_its_host_is_forgotten_is_unbound(db, card):
+    made = requested(db, 2)
+    meanwhile(db, touches_handles, lambda: bind(db, made))
+    assert forget.forget(db, 'host') == {'requests unbound': 2, 'devices forgotten': 1}
+    assert states(db) == [(State.UNBOUND, None)] * 2 and holders(db) == []
+
+
+def test_a_host_is_forgotten_after_a_bind_that_has_taken_of_it(db, card):
+    made = requested(db, 2)
+    comes_by = threading.Event()
+    with ThreadPoolExecutor() as others:
+        with db.writer() as session, Ledger(session, Cause('test')) as ledger:
+            start_bind(ledger, made)
+            meanwhile(db, lambda statement: 'FOR UPDATE' in statement, comes_by.set)
+            forgetting = others.submit(forget.forget, db, 'host')
+            assert comes_by.wait(60)
+        assert forgetting.result(60) == {'requests unbound': 2, 'devices forgotten': 1}
+    assert states(db) == [(State.UNBOUND, None)] * 2 and holders(db) == []
+
+
+def test_a_bind_to_a_host_that_is_forgotten_meanwhile_is_refused(db, card):
+    made = requested(db, 2)
+    meanwhile(db, touches_handles, lambda: forget.forget(db, 'host'))
+    with pytest.raises(errors.Conflict):
+        bind(db, made)
+    assert states(db) == [(State.INITIAL, None)] * 2 and holders(db) == []

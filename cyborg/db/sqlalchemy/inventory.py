@@ -186,7 +186,7 @@ def _remove(row: Deployable) -> bool:
 
 
 def _remove_handles(row: Deployable, handles: Sequence[Handle]) -> None:
-    _lock([handle for handle in handles if _is_unused(handle)])
+    lock([handle for handle in handles if _is_unused(handle)])
     for handle in handles:
         if _is_unused(handle):
             row.attach_handles.remove(handle)
@@ -199,7 +199,7 @@ def _is_unused(handle: Handle) -> bool:
             and not handle.is_programming)
 
 
-def _lock(handles: Sequence[Handle]) -> None:
+def lock(handles: Sequence[Handle]) -> None:
     """See them as they are now, until we are done: somebody may have taken one since they were
     read."""
     if not handles:
