@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from cyborg import errors
-from cyborg.db.sqlalchemy import arqs, attach_handles, engine, models, releasing
+from cyborg.db.sqlalchemy import arqs, attach_handles, engine, models, nova_events, releasing
 from cyborg.db.sqlalchemy.history import Cause
 from cyborg.db.sqlalchemy.ledger import Ledger
 from cyborg.objects import arq_states
@@ -196,10 +196,15 @@ def _outbox(session: orm.Session, before: datetime.datetime) -> Iterator[Finding
     """Events that Nova should have heard long ago."""
     event = models.NovaEvent
     count = session.scalar(sa.select(sa.func.count()).select_from(event).where(
-        event.created_at < before))
+        event.created_at < before, event.given_up_at.is_(None)))
     if count:
         yield Finding(f'{count} events wait for Nova to take them.',
                       'see why Nova refuses them: the conductor log tells')
+    if given_up := nova_events.given_up(session):
+        yield Finding(f'{given_up} events were given up: Nova refused them for too long, and may '
+                      'not know how binds ended.',
+                      'see why Nova refuses them, which the conductor log tells; then send them '
+                      'again', lambda ledger: nova_events.resume(ledger.session))
 
 
 def _servers(session: orm.Session, before: datetime.datetime) -> dict[str, set[str]]:

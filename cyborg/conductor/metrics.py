@@ -12,7 +12,7 @@ from prometheus_client import core, registry
 from sqlalchemy import orm
 
 from cyborg.conductor.audit import Audit
-from cyborg.db.sqlalchemy import engine, models
+from cyborg.db.sqlalchemy import engine, models, nova_events
 
 LOG = log.getLogger(__name__)
 
@@ -45,7 +45,10 @@ class Metrics(registry.Collector):
                        models.AttachHandle.cleanup_since.is_not(None)))
             yield core.GaugeMetricFamily(
                 'cyborg_events_waiting', 'Events that Nova has not taken yet',
-                _count(session, models.NovaEvent))
+                _count(session, models.NovaEvent, models.NovaEvent.given_up_at.is_(None)))
+            yield core.GaugeMetricFamily(
+                'cyborg_events_given_up', 'Events that Nova refused for too long',
+                nova_events.given_up(session))
         yield core.GaugeMetricFamily(
             'cyborg_audit_findings', 'Disagreements that an audit finds in the database',
             len(Audit(self._db).look()))

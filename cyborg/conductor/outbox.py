@@ -13,10 +13,14 @@ from oslo_log import log
 
 from cyborg import errors
 from cyborg.clients.nova import Nova
-from cyborg.db.sqlalchemy import engine, models, nova_events
+from cyborg.db.sqlalchemy import arqs, engine, models, nova_events
+from cyborg.db.sqlalchemy.history import Cause
+from cyborg.db.sqlalchemy.ledger import Ledger
+from cyborg.objects.arq_states import Event
 
 LOG = log.getLogger(__name__)
 
+CAUSE = Cause('conductor')
 BATCH = 200
 MOST_FRESH = 1000  #: transactions whose events wait in memory
 SETTLED_TOGETHER = 1.0  #: seconds for which events that Nova has heard may wait to be removed
@@ -48,10 +52,12 @@ class Circuit:
 class Outbox:
     """One thread a process. Any number of them share the table without sending twice."""
 
-    def __init__(self, db: engine.Database, nova: Nova, interval: float) -> None:
+    def __init__(self, db: engine.Database, nova: Nova, interval: float,
+                 patience: float) -> None:
         self._db = db
         self._nova = nova
         self._interval = interval
+        self._patience = datetime.timedelta(seconds=patience)  #: with a Nova that refuses
         self._circuit = Circuit()
         self._fresh: queue.SimpleQueue[Sequence[models.NovaEvent]] = queue.SimpleQueue()
         self._look_at = 0.0  #: when to look into the table
@@ -163,17 +169,42 @@ class Outbox:
             level = log.DEBUG if code in (0, 200, 422) else log.WARNING
             LOG.log(level, 'Event %s of request %s of server %s: Nova answered %s.',
                     event.status, event.arq_uuid, event.instance_uuid, code or 'nothing')
-        if rest := [event for event, code in zip(events, codes, strict=True)
-                    if code not in SETTLED]:
-            self._postpone(rest)
+        rest = [event for event, code in zip(events, codes, strict=True)
+                if code not in SETTLED]
+        unbearable = [event for event in rest if codes[0] and self._is_unbearable(event)]
+        if unbearable:
+            self._give_up(unbearable)
+        if patient := [event for event in rest if event not in unbearable]:
+            self._postpone(patient, is_refused=bool(codes[0]))
+
+    def _is_unbearable(self, event: models.NovaEvent) -> bool:
+        """Has Nova refused it for so long that it will not take it any more?"""
+        since = event.refused_since
+        return since is not None and models.now() - since >= self._patience
 
     @engine.retried
-    def _postpone(self, events: list[models.NovaEvent]) -> None:
+    def _postpone(self, events: list[models.NovaEvent], *, is_refused: bool) -> None:
         """Have these of one claim wait until Nova may take them."""
         pause = self._circuit.wait or min(2 ** min(events[0].attempts, 16), LONGEST_PAUSE)
         with self._db.writer() as session:
             nova_events.postpone(
-                session, events, models.now() + datetime.timedelta(seconds=pause))
+                session, events, models.now() + datetime.timedelta(seconds=pause),
+                is_refused=is_refused)
+
+    @engine.retried
+    def _give_up(self, events: list[models.NovaEvent]) -> None:
+        """Send these of one claim no more; operators are told, and can have it done."""
+        since = {event.arq_uuid: event.refused_since for event in events}
+        with self._db.writer() as session, Ledger(session, CAUSE) as ledger:
+            for row in arqs.locked(session, models.ExtArq.uuid.in_(since)):
+                ledger.step(row, Event.UNHEARD, row.state, row.state,
+                            f'Nova has refused to hear of it since '
+                            f'{since[row.uuid]:%Y-%m-%d %H:%M} UTC.')
+            nova_events.give_up(session, events)
+        for event in events:
+            LOG.error('Event %s of request %s of server %s is given up: Nova has refused it since '
+                      '%s. When Nova takes such events again, cyborg-manage audit --fix sends it.',
+                      event.status, event.arq_uuid, event.instance_uuid, event.refused_since)
 
     @engine.retried
     def settle(self) -> None:

@@ -29,7 +29,8 @@ class Conductor:
 
     def __init__(self, conf: cfg.ConfigOpts, transport: Any, db: Database, nova: Nova,
                  name: str) -> None:
-        self.outbox = Outbox(db, nova, conf.conductor.sweep_interval)
+        self.outbox = Outbox(db, nova, conf.conductor.sweep_interval,
+                             conf.conductor.refused_event_timeout)
         self._notifier = Notifier(conf, name)
         parts = conf, db, AgentAPI(transport), self.outbox, self._notifier
         self.sweep = Sweep(*parts)

@@ -18,6 +18,11 @@ OPTS = [
         help='How often a host tries to prepare a device before the bind fails. A clean-up is '
              'tried until it succeeds, at ever longer intervals.'),
     cfg.IntOpt(
+        'refused_event_timeout', min=1, default=86400,
+        help='Seconds for which an event that Nova refuses is sent again before it is given up. '
+             'The audit tells of it then, and can have it sent again. What Nova did not hear '
+             'because it was away, or would not have us, is never given up.'),
+    cfg.IntOpt(
         'history_days', min=1, default=90,
         help='Days for which the history of accelerator requests is kept.'),
     cfg.IntOpt(

@@ -25,6 +25,7 @@ class Event(StrEnum):
     PROVISION = 'provision'
     UNBIND = 'unbind'
     DELETE = 'delete'
+    UNHEARD = 'unheard'
 
 
 #: Shown instead of a stored state when the agent that prepares the handle is silent.
@@ -46,6 +47,7 @@ TRANSITIONS: dict[Event, dict[State, State]] = {
     Event.PROVISION: {State.BOUND: State.PROVISIONING},
     Event.UNBIND: dict.fromkeys(set(State) - {State.DELETING}, State.UNBOUND),
     Event.DELETE: dict.fromkeys(State, State.DELETING),
+    Event.UNHEARD: {},  # Nova would not hear of it, which changes nothing here
 }
 
 

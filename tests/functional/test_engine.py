@@ -192,6 +192,27 @@ def test_after_a_restart_of_the_host_mdevs_are_made_again_and_nova_hears_it(gpus
     assert bound['state'] == 'Bound' and gpus.gpu.mdevs() == {bound['attach_handle_uuid']}
 
 
+def events_left(cloud):
+    with cloud.standalone.db.reader() as session:
+        return [(event.arq_uuid, event.status)
+                for event in session.scalars(sa.select(models.NovaEvent))]
+
+
+def test_what_nova_does_not_take_does_not_pile_up_as_hosts_restart(gpus):
+    [arq] = gpus.request('vgpu')
+    gpus.nova.code = 400
+    gpus.bind(arq)
+    path = f'/accelerator_requests/{arq["uuid"]}/history'
+
+    def times_bound():
+        return [step['to_state'] for step in gpus.get(path)['history']].count('Bound')
+    for restarts in (1, 2, 3):
+        gpus.standalone.remove_host('compute1')
+        gpus.standalone.add_host(gpus.gpu)
+        eventually(lambda restarts=restarts: times_bound() == restarts + 1)
+    assert events_left(gpus) == [(arq['uuid'], 'completed')]
+
+
 def test_a_silent_agent_makes_its_requests_unknown_and_readable(tmp_path):
     cloud = Cloud(tmp_path, more=VGPU_SETTINGS + '[conductor]\nheartbeat_timeout = 1\n')
     cloud.start()
@@ -332,6 +353,17 @@ def test_a_bind_that_goes_on_failing_is_rolled_back_and_can_be_repeated(gpus, st
     assert {arq['state'] for arq in gpus.arqs()} == {'Bound'}
 
 
+def test_nova_is_not_told_of_a_failure_that_a_new_bind_has_mended(gpus, stubborn):
+    gpus.nova.code = 400
+    stubborn.failures = 3
+    [arq] = gpus.request('vgpu')
+    assert gpus.bind(arq).status_code == 409
+    assert events_left(gpus) == [(arq['uuid'], 'failed')]
+    eventually(lambda: not owed(gpus))
+    assert gpus.bind(arq).status_code == 202
+    assert events_left(gpus) == [(arq['uuid'], 'completed')]
+
+
 def test_what_was_prepared_beside_a_part_that_fails_is_cleaned_too(gpus, stubborn, monkeypatch):
     """All parts of a server are had, or none."""
     attach, prepared = stubborn.attach, []
@@ -446,7 +478,7 @@ def test_what_a_killed_conductor_was_sending_is_sent_when_one_starts_there(cloud
     with cloud.standalone.db.writer() as session:
         session.execute(sa.insert(models.NovaEvent), [theirs, others, mine])
     another = outbox.Outbox(cloud.standalone.db, Nova(keystone.connect(
-        cloud.standalone.conf, 'nova')), 1)
+        cloud.standalone.conf, 'nova')), interval=1, patience=60)
     another.start()
     [event] = cloud.nova.wait_for_events(1)
     assert event['tag'] == theirs['arq_uuid']

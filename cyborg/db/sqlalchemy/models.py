@@ -316,3 +316,7 @@ class NovaEvent(Base):
     due_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Moment)
     #: whoever moved it
     claim: orm.Mapped[str | None] = orm.mapped_column(sa.String(36), index=True)
+    #: when Nova first answered that it does not want it; a Nova that is away answers nothing
+    refused_since: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Moment)
+    #: since when it is no longer sent; kept, so that operators are told and can have it sent
+    given_up_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Moment)

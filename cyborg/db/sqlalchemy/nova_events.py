@@ -54,12 +54,13 @@ def _lease() -> datetime.datetime:
 def claim(session: orm.Session, most: int) -> list[Event]:
     """Take events that are due; nobody else gets them for a while."""
     now, mine = models.now(), mark()
-    ids = session.scalars(sa.select(Event.id).where(Event.due_at <= now)
+    is_due = sa.and_(Event.due_at <= now, Event.given_up_at.is_(None))
+    ids = session.scalars(sa.select(Event.id).where(is_due)
                           .order_by(Event.id).limit(most)).all()
     if not ids:
         return []
     session.execute(
-        sa.update(Event).where(Event.id.in_(ids), Event.due_at <= now)
+        sa.update(Event).where(Event.id.in_(ids), is_due)
         .values(claim=mine, due_at=_lease(), attempts=Event.attempts + 1),
         execution_options={'synchronize_session': False})
     return list(session.scalars(
@@ -101,12 +102,39 @@ def remove(session: orm.Session, claims: Iterable[str]) -> None:
     session.execute(_REMOVE, {'claims': list(claims)})
 
 
-def postpone(session: orm.Session, events: Sequence[Event], due_at: datetime.datetime) -> None:
+def postpone(session: orm.Session, events: Sequence[Event], due_at: datetime.datetime, *,
+             is_refused: bool) -> None:
     """Try these of one claim again, not before then."""
+    refusal = {'refused_since': sa.func.coalesce(
+        Event.refused_since, models.now(), type_=models.Moment)} if is_refused else {}
+    _change(session, events, due_at=due_at, **refusal)
+
+
+def give_up(session: orm.Session, events: Sequence[Event]) -> None:
+    """Send these of one claim no more, unless an operator wants it."""
+    _change(session, events, given_up_at=models.now())
+
+
+def given_up(session: orm.Session) -> int:
+    """How many are not sent any more?"""
+    return session.scalar(sa.select(sa.func.count()).select_from(Event).where(
+        Event.given_up_at.is_not(None))) or 0
+
+
+def resume(session: orm.Session) -> None:
+    """Send again what was given up."""
+    session.execute(
+        sa.update(Event).where(Event.given_up_at.is_not(None))
+        .values(due_at=models.now(), attempts=0, refused_since=None, given_up_at=None),
+        execution_options={'synchronize_session': False})
+
+
+def _change(session: orm.Session, events: Sequence[Event], **values: object) -> None:
+    """Change these of one claim, which is nobody's then."""
     session.execute(
         sa.update(Event).where(Event.claim == events[0].claim,
                                Event.arq_uuid.in_([event.arq_uuid for event in events]))
-        .values(due_at=due_at, claim=None), execution_options={'synchronize_session': False})
+        .values(claim=None, **values), execution_options={'synchronize_session': False})
 
 
 def forget(session: orm.Session, arq_uuids: Sequence[str]) -> None:

@@ -1,17 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """The outbox on a table of its own, with a Nova that can be told what to answer."""
 
+import datetime
+import logging
 import time
 import uuid
 
 import pytest
 import sqlalchemy as sa
+from oslo_utils import timeutils
 
 from cyborg import errors
+from cyborg.conductor.audit import Audit
 from cyborg.conductor.outbox import Outbox
-from cyborg.db.sqlalchemy import migration, models, nova_events
+from cyborg.db.sqlalchemy import history, migration, models, nova_events
 from cyborg.db.sqlalchemy.engine import Database
 from tests.fixtures.cloud import eventually
+
+PATIENCE = datetime.timedelta(days=1)
+TEN_MINUTES = datetime.timedelta(minutes=10)
 
 
 class Nova:
@@ -40,7 +47,7 @@ def db(tmp_path):
 
 @pytest.fixture
 def outbox(db, nova):
-    return Outbox(db, nova, interval=30)
+    return Outbox(db, nova, interval=30, patience=PATIENCE.total_seconds())
 
 
 def tell(outbox, db, *arqs):
@@ -125,3 +132,111 @@ def test_a_database_that_fails_is_left_alone_for_a_while(outbox, db):
         assert len(tries) == 1
     finally:
         outbox.stop()
+
+
+# -- a Nova that refuses ---------------------------------------------------------------------
+
+
+class Clock:
+    """The present, which goes on when a test says so."""
+
+    def __init__(self):
+        self._now = datetime.datetime.now(datetime.UTC)
+
+    def __call__(self, with_timezone=False):
+        return self._now if with_timezone else self._now.replace(tzinfo=None)
+
+    def go_on(self, time):
+        self._now += time
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(timeutils, 'utcnow', made)
+    return made
+
+
+def try_for(outbox, clock, time):
+    """Send what is due every ten minutes, for such a time."""
+    for _ in range(time // TEN_MINUTES):
+        clock.go_on(TEN_MINUTES)
+        outbox._circuit.note(is_up=True)
+        outbox.deliver_due()
+    outbox.settle()
+
+
+@pytest.fixture
+def refused(outbox, db, nova, clock):
+    """A request of which Nova does not want to hear, for a while already."""
+    uuids = {'uuid': str(uuid.uuid4()), 'instance_uuid': str(uuid.uuid4())}
+    with db.writer() as session:
+        session.add(models.ExtArq(state='Bound', device_profile_group_id=0, group={},
+                                  project_id='project', **uuids))
+    nova.codes = {uuids['uuid']: 400}
+    with db.writer() as session:
+        outbox.send(nova_events.add(session, [(models.ExtArq(**uuids), 'completed')]))
+    outbox.deliver_fresh()
+    try_for(outbox, clock, PATIENCE / 2)
+    assert left(db) == [uuids['uuid']] and len(nova.posts) > 10
+    return uuids['uuid']
+
+
+def steps(db, arq):
+    with db.reader() as session:
+        return history.of(session, arq, 'project')
+
+
+def test_what_nova_refuses_for_a_while_it_hears_in_the_end(outbox, db, nova, clock, refused):
+    nova.codes = {}
+    try_for(outbox, clock, TEN_MINUTES)
+    assert left(db) == [] and steps(db, refused) == []
+
+
+def test_what_nova_refuses_for_too_long_is_given_up_and_told(
+        outbox, db, nova, clock, refused, caplog):
+    caplog.set_level(logging.ERROR)
+    try_for(outbox, clock, PATIENCE)
+    tries = len(nova.posts)
+    try_for(outbox, clock, PATIENCE)
+    assert len(nova.posts) == tries and left(db) == [refused]
+    [line] = caplog.messages
+    assert refused in line and 'audit --fix' in line
+    [step] = steps(db, refused)
+    assert (step.event, step.from_state, step.to_state, step.actor) == (
+        'unheard', 'Bound', 'Bound', 'conductor')
+    assert 'Nova has refused' in step.reason
+
+
+def test_what_was_given_up_is_sent_again_when_an_operator_wants_it(
+        outbox, db, nova, clock, refused):
+    try_for(outbox, clock, PATIENCE)
+    nova.codes = {}
+    findings = Audit(db).look()
+    assert ['1 events were given up' in each.what for each in findings] == [False, True]
+    Audit(db).mend(findings)
+    try_for(outbox, clock, TEN_MINUTES)
+    assert left(db) == [] and not any('events' in each.what for each in Audit(db).look())
+
+
+def test_a_nova_that_was_away_for_long_may_refuse_for_as_long_as_any(
+        outbox, db, nova, clock):
+    nova.is_down = True
+    tell(outbox, db, 'arq')
+    outbox.deliver_fresh()
+    try_for(outbox, clock, PATIENCE * 3)
+    nova.is_down, nova.codes = False, {'arq': 400}
+    try_for(outbox, clock, PATIENCE / 2)
+    nova.codes = {}
+    try_for(outbox, clock, TEN_MINUTES)
+    assert left(db) == []
+
+
+def test_one_event_that_is_given_up_leaves_the_others_of_its_server(outbox, db, nova, clock):
+    nova.codes = {'never': 400, 'late': 500}
+    tell(outbox, db, 'late', 'never')
+    outbox.deliver_fresh()
+    try_for(outbox, clock, PATIENCE / 2)
+    nova.codes = {'never': 400}
+    try_for(outbox, clock, PATIENCE)
+    assert left(db) == ['never'] and len(Audit(db).look()) == 1
