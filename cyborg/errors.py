@@ -125,6 +125,12 @@ class HandleNotClean(Conflict):
                 'accelerator request {uuid}; try again in a moment.')
 
 
+class CleanUpOwed(Conflict):
+    template = ('What could be had of resource provider {rp} for accelerator request {uuid} must '
+                'first be cleaned up by the agent of {host}, which is silent: start it, or '
+                'declare the host gone with cyborg-manage host forget.')
+
+
 class BindFailed(Conflict):
     template = 'Binding failed and was rolled back: {why}'
 

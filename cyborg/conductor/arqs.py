@@ -53,7 +53,7 @@ class Arqs(Endpoint):
                 bound = binding_.bind(ledger, scope, bindings, self.bind_deadline())
                 return [objects.Arq(uuid=arq.uuid, state=arq.state, reason=arq.reason)
                         for arq in bound]
-        except errors.HandleNotClean:
+        except (errors.HandleNotClean, errors.CleanUpOwed):
             with self.change(context) as ledger:
                 binding_.make_way(ledger, scope, bindings)
             raise

@@ -176,6 +176,23 @@ def test_a_handle_that_waits_for_its_clean_up_is_not_given_out(gpus):
     assert gpus.bind(arq, rp=rp).status_code == 202
 
 
+@pytest.mark.parametrize('gpus', ['heartbeat_timeout = 3\n[agent]\nresync_interval = 1\n'
+                                  '[api]\nbind_wait = 3600\n'], indirect=True)
+def test_nobody_waits_for_a_clean_up_that_a_silent_agent_owes(gpus):
+    gpus.profile('all', {'resources:VGPU': '8'})
+    rp = gpus.rp()
+    assert gpus.bind(gpus.request('all'), rp=rp).status_code == 202
+    gpus.standalone.remove_host('compute1')
+    eventually(lambda: {arq['state'] for arq in gpus.arqs()} == {'Unknown'})
+    assert gpus.unbind(*gpus.arqs()).status_code == 202
+    [arq] = gpus.request('vgpu')
+    refused = gpus.bind(arq, rp=rp)
+    assert refused.status_code == 409 and 'agent of compute1, which is silent' in refused.text
+    gpus.standalone.add_host(gpus.gpu)
+    eventually(lambda: not owed(gpus))
+    assert gpus.bind(arq, rp=rp).status_code == 202
+
+
 def test_after_a_restart_of_the_host_mdevs_are_made_again_and_nova_hears_it(gpus):
     [arq] = gpus.request('vgpu')
     gpus.bind(arq)

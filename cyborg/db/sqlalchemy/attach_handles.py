@@ -73,12 +73,20 @@ def offers(session: orm.Session, providers: Collection[str]) -> dict[str, Offer]
     return found
 
 
-def is_being_cleaned(session: orm.Session, provider: str) -> bool:
-    """Will one be free as soon as its host is done?"""
-    return bool(session.scalar(sa.select(sa.exists().where(
-        Handle.deployable_id == models.Deployable.id, models.Deployable.rp_uuid == provider,
-        Handle.cleanup_since.is_not(None),
-        Handle.work_error.is_(None), Handle.is_missing.is_(False)))))
+def is_being_cleaned(session: orm.Session, provider: str,
+                     silent_since: datetime.datetime) -> bool | None:
+    """Will one be free as soon as its host is done? None: yes, but nobody there does it."""
+    agent = models.Agent
+    found = session.execute(
+        sa.select(agent.last_heartbeat).select_from(Handle)
+        .join(Handle.deployable).join(models.Deployable.device)
+        .outerjoin(agent, agent.hostname == models.Device.hostname)
+        .where(models.Deployable.rp_uuid == provider, Handle.cleanup_since.is_not(None),
+               Handle.work_error.is_(None), Handle.is_missing.is_(False)).limit(1)).first()
+    if found is None:
+        return False
+    heartbeat = found.last_heartbeat
+    return True if heartbeat is not None and heartbeat >= silent_since else None
 
 
 def is_about(outcome: objects.Outcome, handle: Handle | None) -> bool:

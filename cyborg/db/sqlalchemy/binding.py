@@ -16,6 +16,9 @@ from cyborg.objects.arq_states import Event, State
 Arq, Handle = models.ExtArq, models.AttachHandle
 #: where each goes, and whether the host prepares it there
 Taken = list[tuple[Arq, objects.Binding, bool]]
+#: why there is nothing to take, by whether something is being cleaned
+REFUSALS: dict[bool | None, type[errors.Conflict]] = {
+    True: errors.HandleNotClean, None: errors.CleanUpOwed, False: errors.NoFreeHandle}
 
 _WANTED = arqs.locking(sa.or_(Arq.uuid.in_(models.any_of('uuids')),
                               Arq.instance_uuid.in_(models.any_of('instances'))))
@@ -38,7 +41,7 @@ def bind(ledger: Ledger, scope: arqs.Scope, bindings: Sequence[objects.Binding],
     new = [row for row in rows if row.uuid in wanted and not _holds(row, wanted[row.uuid])]
     if new:
         releasing.delete_rows(ledger, [row for row in rows if row.uuid not in wanted])
-        taken = _take(ledger.session, new, wanted)
+        taken = _take(ledger.session, new, wanted, scope.silent_since)
         for instance in instances:
             _start(ledger, [each for each in taken if each[1].instance_uuid == instance],
                    deadline)
@@ -66,8 +69,8 @@ def _holds(arq: Arq, binding: objects.Binding) -> bool:
     return True
 
 
-def _take(session: orm.Session, rows: Sequence[Arq],
-          wanted: dict[str, objects.Binding]) -> Taken:
+def _take(session: orm.Session, rows: Sequence[Arq], wanted: dict[str, objects.Binding],
+          silent_since: datetime.datetime) -> Taken:
     """A handle for each, in the order in which everybody tries."""
     offers = attach_handles.offers(
         session, {wanted[arq.uuid].device_rp_uuid for arq in rows})
@@ -79,9 +82,8 @@ def _take(session: orm.Session, rows: Sequence[Arq],
             raise errors.ProviderNotFound(host=binding.hostname, rp=binding.device_rp_uuid)
         is_host_prepared = offer.take(session, arq.id)
         if is_host_prepared is None:
-            refusal = (errors.HandleNotClean
-                       if attach_handles.is_being_cleaned(session, binding.device_rp_uuid)
-                       else errors.NoFreeHandle)
+            refusal = REFUSALS[attach_handles.is_being_cleaned(
+                session, binding.device_rp_uuid, silent_since)]
             raise refusal(rp=binding.device_rp_uuid, host=binding.hostname, uuid=arq.uuid)
         taken.append((arq, binding, is_host_prepared))
     return taken
