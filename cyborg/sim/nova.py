@@ -3,6 +3,7 @@
 
 import json
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from keystoneauth1.adapter import Adapter
@@ -31,8 +32,13 @@ class Nova(neighbour.Neighbour):
 
     def wait_for_events(self, count: int, timeout: float = 30) -> list[dict[str, str]]:
         """The events, once there are so many; whatever there is when the time is over."""
+        return self.wait_for(lambda events: len(events) >= count, timeout)
+
+    def wait_for(self, are_there: Callable[[list[dict[str, str]]], bool],
+                 timeout: float = 30) -> list[dict[str, str]]:
+        """The events, once they are those that somebody waits for, or the time is over."""
         with self._lock:
-            self._lock.wait_for(lambda: len(self._events) >= count, timeout)
+            self._lock.wait_for(lambda: are_there(self._events), timeout)
             return list(self._events)
 
     def _take(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
