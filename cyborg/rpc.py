@@ -2,14 +2,18 @@
 """Messages: transport, serializer, clients and servers, made one way for every process."""
 
 import contextlib
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import oslo_messaging as messaging
 from kombu import exceptions as kombu_errors
 from oslo_config import cfg
+from oslo_log import log
 
 from cyborg import context, errors, memory_transport, objects
+
+LOG = log.getLogger(__name__)
 
 EXCHANGE = 'cyborg'
 CONDUCTOR = 'conductor'
@@ -17,6 +21,10 @@ AGENT = 'agent'
 #: how often to try to send a message, at growing intervals, before the broker counts as away;
 #: otherwise whoever sends would hang until it is back
 TRIES = 3
+#: what a broker says that is there and will not have us: the user, the password, the virtual host
+REFUSALS = kombu_errors.ChannelError, kombu_errors.ConnectionError
+#: seconds before a broker that refused us is asked again
+PAUSE = 10
 
 
 class ContextSerializer(messaging.Serializer):
@@ -42,7 +50,16 @@ def transport(conf: cfg.ConfigOpts) -> Any:
     """The process's transport. ``conf`` is cfg.CONF: oslo.messaging reads global options too."""
     messaging.set_transport_defaults(EXCHANGE)
     memory_transport.install()
-    return messaging.get_rpc_transport(conf, allowed_remote_exmods=[errors.__name__])
+    made = messaging.get_rpc_transport(conf, allowed_remote_exmods=[errors.__name__])
+    if _is_default(conf, 'transport_url'):  # that would be a guest's on this very machine
+        raise errors.ConfigError(
+            why='There is no message broker to use: set [DEFAULT] transport_url.')
+    return made
+
+
+def _is_default(conf: cfg.ConfigOpts, name: str) -> bool:
+    location = conf.get_location(name)
+    return location is None or location.location is cfg.Locations.opt_default
 
 
 def notification_transport(conf: cfg.ConfigOpts) -> Any:
@@ -64,14 +81,20 @@ class Client:
     """
 
     def __init__(self, transport: Any, whose: str, version: str) -> None:
+        self._whose = whose
         self._client = messaging.get_rpc_client(
             transport, messaging.Target(topic=topic(transport, whose), version=version),
             version_cap=version, serializer=ContextSerializer(), retry=TRIES - 1)
 
     def call(self, ctxt: context.RequestContext, method: str, **arguments: Any) -> Any:
         """Ask any of them, and wait for the answer."""
-        with _readable_errors():
-            return self._client.call(ctxt, method, **arguments)
+        try:
+            with _readable_errors():
+                return self._client.call(ctxt, method, **arguments)
+        except messaging.MessagingTimeout as error:
+            raise messaging.MessagingTimeout(
+                f'No {self._whose} answered {method} in time: is one running, and has it the '
+                'same [DEFAULT] transport_url?') from error
 
     def cast(self, ctxt: context.RequestContext, method: str, to: str | None = None,
              **arguments: Any) -> None:
@@ -88,11 +111,48 @@ def _readable_errors() -> Iterator[None]:
         yield
     except kombu_errors.OperationalError as error:
         raise messaging.MessageDeliveryFailure(f'The broker is away: {error}') from error
+    except REFUSALS as error:
+        raise messaging.MessageDeliveryFailure(_refusal(error)) from error
 
 
-def server(transport: Any, whose: str, name: str, endpoints: Sequence[object]) -> Any:
-    """A server that hands each message to the endpoint that has its method, in a thread."""
-    return messaging.get_rpc_server(
-        transport, messaging.Target(topic=topic(transport, whose), server=name),
-        list(endpoints), serializer=ContextSerializer(),
-        access_policy=messaging.DefaultRPCAccessPolicy)
+def _refusal(error: Exception) -> str:
+    why = getattr(error, 'reply_text', '') or str(error)
+    return f'The broker refuses us, check [DEFAULT] transport_url: {why.rstrip(".")}.'
+
+
+class Server:
+    """Hands each message to the endpoint that has its method, in a thread."""
+
+    def __init__(self, transport: Any, whose: str, name: str,
+                 endpoints: Sequence[object]) -> None:
+        self._transport, self._endpoints = transport, list(endpoints)
+        self._target = messaging.Target(topic=topic(transport, whose), server=name)
+        self._server = self._make()
+
+    def _make(self) -> Any:
+        return messaging.get_rpc_server(
+            self._transport, self._target, self._endpoints, serializer=ContextSerializer(),
+            access_policy=messaging.DefaultRPCAccessPolicy)
+
+    def start(self) -> None:
+        """Wait for a broker that is away, or that does not know us yet."""
+        while refusal := self._try():
+            LOG.error('%s Trying again in %s seconds.', refusal, PAUSE)
+            time.sleep(PAUSE)
+            self._server = self._make()  # one that failed to start cannot be started again
+        LOG.info('Listening for messages to %s as %s.', self._target.topic, self._target.server)
+
+    def _try(self) -> str | None:
+        try:
+            self._server.start()
+        except REFUSALS as error:
+            return _refusal(error)
+        return None
+
+    def stop(self) -> None:
+        """Take no new message."""
+        self._server.stop()
+
+    def wait(self) -> None:
+        """Until those that were taken are done with."""
+        self._server.wait()

@@ -7,7 +7,6 @@ function may be called from any thread.
 """
 
 import logging
-import socket
 import threading
 from collections.abc import Mapping
 from typing import NamedTuple, cast
@@ -16,7 +15,7 @@ import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_messaging.transport import RPCTransport
 
-from os_acc import arguments, client
+from os_acc import arguments, client, hosts
 from os_acc import conf as options
 from os_acc.arguments import Attachment, InstanceInfo
 from os_acc.errors import (
@@ -90,7 +89,7 @@ def initialize(
     options.register_opts(conf)
     section = conf.os_acc
     settings = _Settings(
-        host=host or section.host or socket.getfqdn(),
+        host=host or section.host or hosts.node_name(),
         exchange=section.exchange,
         transport_url=section.transport_url,
         transport=transport,

@@ -14,7 +14,7 @@ OPTS: list[cfg.Opt] = [
     cfg.StrOpt(
         'host',
         help='Name under which the Cyborg agent of this host reports its compute node. '
-        'Unset: the fully qualified name of this host.',
+        'Unset: what libvirt calls this host, its fully qualified name if it has one.',
     ),
     cfg.StrOpt(
         'exchange',

@@ -84,16 +84,18 @@ class Inventory:
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._awake.clear()
+            obstacle = None
             try:
                 self.sync()
                 self._failures = 0
             except (errors.CyborgError, messaging.MessagingException) as error:
                 self._failures += 1
-                why = error.faultstring if isinstance(error, errors.CyborgError) else error
-                LOG.warning('This round did not end; the next one goes on: %s', why)
+                obstacle = getattr(error, 'faultstring', str(error))
             except Exception:
                 self._failures += 1
                 LOG.exception('This round failed; the next one tries again.')
+            if obstacle:  # told up there, oslo.log would add the same sentence once more
+                LOG.warning('This round did not end; the next one goes on: %s', obstacle)
             if self._awake.wait(self._pause()):
                 self._settle()
 

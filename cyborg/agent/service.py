@@ -44,7 +44,7 @@ class Agent:
         self.inventory = Inventory(conf, hostname, guards, conductor, placement, self.attacher,
                                    self.programmer, sysfs)
         self._monitor = make_monitor(self._hear)
-        self._server = rpc.server(transport, rpc.AGENT, hostname, [
+        self._server = rpc.Server(transport, rpc.AGENT, hostname, [
             endpoints.Conducted(self.inventory, self.attacher),
             endpoints.OsAcc(conf, hostname, self.inventory, conductor)])
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Authenticated sessions: how a section of the configuration becomes a way to a service."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import requests
@@ -17,13 +19,32 @@ TIMEOUT = 60
 
 
 class Adapter(adapter.Adapter):
-    """keystoneauth's, which also tells the other service for which request it works."""
+    """keystoneauth's, which also tells the other service for which request it works, and tells
+    whoever asks when it is Keystone that refuses."""
+
+    def __init__(self, *args: Any, section: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._section = section
 
     def request(self, url: str, method: str, **kwargs: Any) -> requests.Response:
         if (current := context.get_current()) is not None:
             headers = kwargs.pop('headers', None) or {}
             kwargs['headers'] = {'X-OpenStack-Request-ID': current.global_id} | headers
-        return super().request(url, method, **kwargs)
+        with self._accepted():
+            return super().request(url, method, **kwargs)
+
+    def get_endpoint(self, *args: Any, **kwargs: Any) -> str | None:
+        with self._accepted():
+            return super().get_endpoint(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def _accepted(self) -> Iterator[None]:
+        try:
+            yield
+        except exceptions.Unauthorized as error:
+            raise exceptions.AuthorizationFailure(
+                f'Keystone does not accept the credentials of [{self._section}]: '
+                f'{error}') from error
 
 
 def connect(conf: cfg.ConfigOpts, section: str,
@@ -52,4 +73,4 @@ def connect(conf: cfg.ConfigOpts, section: str,
         loading.adapter.process_conf_options(conf[section], options)
     except TypeError as error:
         raise errors.ConfigError(why=f'[{section}]: {error}') from error
-    return Adapter(**options, user_agent='cyborg')
+    return Adapter(**options, section=source, user_agent='cyborg')

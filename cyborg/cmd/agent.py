@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """cyborg-agent: one a compute host."""
 
-import socket
 from typing import NoReturn
 
 from oslo_config import cfg
@@ -13,12 +12,13 @@ from cyborg.clients import keystone
 from cyborg.clients.glance import Glance
 from cyborg.clients.placement import Placement
 from cyborg.cmd import startup
+from os_acc import hosts
 
 
 def build(conf: cfg.ConfigOpts) -> Agent:
     """An agent of this host."""
     placement = Placement(keystone.connect(conf, 'placement'))
-    name = conf.agent.resource_provider_name or socket.getfqdn() or conf.host
+    name = conf.agent.resource_provider_name or hosts.node_name()
     return Agent(conf, rpc.transport(conf), name, placement, Glance.connect(conf),
                  Sysfs(conf.agent.sysfs_root))
 

@@ -37,7 +37,7 @@ class Conductor:
         self._conf = conf.conductor
         self._metrics = Metrics(db, self.sweep.silent_since)
         self._stop_metrics: Callable[[], None] | None = None
-        self._server = rpc.server(
+        self._server = rpc.Server(
             transport, rpc.CONDUCTOR, name, [endpoint(*parts) for endpoint in ENDPOINTS])
         # A thread more than there are connections to keep would open one for every message.
         conf.set_default('executor_thread_pool_size', conf.database.max_pool_size)

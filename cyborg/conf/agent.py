@@ -10,8 +10,8 @@ OPTS = [
     cfg.StrOpt(
         'resource_provider_name', sample_default='<fqdn>',
         help='Name of the compute node in Placement, which is what Nova calls the node. The '
-             'agent also listens for messages under this name. Unset: the fully qualified '
-             'name of this host.'),
+             'agent also listens for messages under this name. Unset: what '
+             'libvirt calls this host, which is its fully qualified name if it has one.'),
     cfg.IntOpt(
         'resync_interval', default=60, min=1,
         help='Seconds between two full looks at the host when no udev event wakes the agent. '

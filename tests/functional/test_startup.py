@@ -17,9 +17,9 @@ PLACEMENT = ('[placement]\nauth_type = admin_token\nendpoint = http://127.0.0.1:
 QUICK = '[database]\nmax_retries = 0\n'
 
 
-def start(command, text, tmp_path, *arguments):
+def start(command, text, tmp_path, *arguments, broker='transport_url = kombu+memory:////'):
     path = tmp_path / 'cyborg.conf'
-    path.write_text(f'[DEFAULT]\ntransport_url = kombu+memory:////\n{text}')
+    path.write_text(f'[DEFAULT]\n{broker}\n{text}')
     return subprocess.run([BIN / command, '--config-file', path, *arguments], text=True,
                           capture_output=True, timeout=60)
 
@@ -41,6 +41,7 @@ def start(command, text, tmp_path, *arguments):
      'would let anybody who reaches 0.0.0.0 do anything'),
     ('cyborg-api', '[api]\nauth_strategy = noauth2\nhost_ip = localhost.example\n',
      'would let anybody who reaches localhost.example do anything'),
+    ('cyborg-api', '', '[keystone_authtoken] auth_type is not set'),
     ('cyborg-api', '[api]\nenable_ssl_api = true\n', 'have a proxy or a WSGI server end TLS'),
 ])
 def test_a_mistake_is_one_sentence(command, text, sentence, tmp_path):
@@ -50,6 +51,18 @@ def test_a_mistake_is_one_sentence(command, text, sentence, tmp_path):
     assert last.startswith(f'{command}: ') and sentence in last
     assert 'Traceback' not in result.stderr + result.stdout
     assert 'u:p@' not in result.stderr
+
+
+@pytest.mark.parametrize(('command', 'text'), [
+    ('cyborg-agent', PLACEMENT), ('cyborg-api', ''),
+    ('cyborg-conductor', NOVA + '[database]\nconnection = sqlite:///{directory}/cyborg.db\n')])
+def test_a_service_without_a_broker_says_so(command, text, tmp_path):
+    text = text.format(directory=tmp_path)
+    start('cyborg-dbsync', text, tmp_path, 'upgrade')
+    result = start(command, f'{text}[DEFAULT]\n', tmp_path, broker='')
+    assert result.returncode == 1
+    assert result.stderr.strip().endswith('set [DEFAULT] transport_url.')
+    assert 'Traceback' not in result.stderr
 
 
 @pytest.mark.parametrize('forced', [False, True])

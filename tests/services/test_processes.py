@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from cyborg.db.sqlalchemy import models
 from tests.fixtures import fpga
 from tests.fixtures.cloud import eventually
-from tests.fixtures.processes import PATIENCE, Deployment
+from tests.fixtures.processes import PATIENCE, Deployment, is_there
 
 FPGA = {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
 VGPU = {'resources:VGPU': '1'}
@@ -53,6 +53,23 @@ def test_the_whole_way_over_real_processes(deployment):
     assert deployment.call('DELETE', path).status_code == 204
     eventually(lambda: not kernel.mdevs(), PATIENCE)
     assert states(deployment) == {vgpu['uuid']: 'Unbound'}
+
+
+def test_a_broker_that_does_not_know_us_is_told_in_a_sentence(tmp_path, broker, database):
+    # given services that were told a wrong password
+    transport = broker.url.replace(broker.password, 'wrong')
+    with Deployment(tmp_path, transport, database.url) as made:
+        made.create_database()
+        [conductor] = made.conductors
+        # when they start
+        for process in (conductor, made.api):
+            process.start()
+        eventually(lambda: is_there(f'{made.url}/'), PATIENCE)
+        # then the API is there and says so, and the conductor asks again
+        assert made.call('GET', '/device_profiles').status_code == 503
+        assert made.api.said('The broker refuses us, check [DEFAULT] transport_url')
+        eventually(lambda: conductor.said('The broker refuses us', times=2), PATIENCE)
+        assert not conductor.said('Traceback') and not made.api.said('Traceback')
 
 
 def test_an_agent_that_is_killed_while_it_programs_does_so_when_it_is_back(deployment):

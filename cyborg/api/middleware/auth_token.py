@@ -10,6 +10,7 @@ import keystonemiddleware.opts
 import webob
 from oslo_config import cfg
 
+from cyborg import errors
 from cyborg.api import requests
 
 
@@ -29,6 +30,10 @@ class AuthTokenMiddleware(keystonemiddleware.auth_token.AuthProtocol):
         self._public_routes = [re.compile(pattern.strip()) for pattern in patterns
                                if pattern.strip()]
         super().__init__(app, conf)
+        if self._auth is None:
+            raise errors.ConfigError(
+                why='[keystone_authtoken] auth_type is not set: set it to a keystoneauth plugin, '
+                    'for instance "password", with its options.')
 
     def process_request(self, request: webob.Request) -> webob.Response | None:
         if self._is_public(request.environ.get('PATH_INFO', '')):

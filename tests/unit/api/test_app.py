@@ -9,6 +9,7 @@ from oslo_config import cfg
 
 from cyborg import errors
 from cyborg.api import app
+from cyborg.api.middleware import auth_token
 from tests.unit.api.conftest import fault, uuid
 
 
@@ -16,6 +17,15 @@ from tests.unit.api.conftest import fault, uuid
 def noauth(conf, conductor):
     conf.set_override('auth_strategy', 'noauth2', 'api')
     return app.load_app(conf, conductor)
+
+
+@pytest.fixture
+def keystone(conf, conductor):
+    """What asks Keystone, as a user whom nobody has to know here."""
+    auth_token.register_opts(cfg.CONF)
+    cfg.CONF.set_override('auth_type', 'none', 'keystone_authtoken')
+    yield app.load_app(conf, conductor)
+    cfg.CONF.clear_override('auth_type', 'keystone_authtoken')
 
 
 def ask(application, method='GET', path='/v2/devices', **kwargs):
@@ -46,8 +56,7 @@ def test_two_applications_of_one_process_do_not_meet(conf, conductor, noauth):
     assert ask(noauth).status_int == 200
 
 
-def test_with_keystone_only_discovery_is_open(conf, conductor):
-    keystone = app.load_app(conf, conductor)
+def test_with_keystone_only_discovery_is_open(keystone, conductor):
     assert ask(keystone, path='/').status_int == ask(keystone, path='/v2/').status_int == 200
     assert ask(keystone, headers={'X-Roles': 'admin'}).status_int >= 400
     assert not conductor.calls
@@ -110,6 +119,11 @@ def test_a_missing_paste_file_is_said_in_one_sentence(conf):
         app.load_app(conf)
 
 
-def test_the_installed_paste_file_is_the_last_resort(conf, conductor):
+def test_the_installed_paste_file_is_the_last_resort(conf, noauth):
     assert not conf.find_file('api-paste.ini')
-    assert app.load_app(conf, conductor)
+    assert ask(noauth, path='/').status_int == 200
+
+
+def test_nobody_is_served_by_somebody_who_cannot_ask_keystone(conf, conductor):
+    with pytest.raises(errors.ConfigError, match=r'\[keystone_authtoken\] auth_type is not set'):
+        app.load_app(conf, conductor)

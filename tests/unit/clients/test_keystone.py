@@ -6,6 +6,7 @@ import json
 import pytest
 import requests
 import webob
+from keystoneauth1 import exceptions
 from oslo_config import cfg
 
 from cyborg import conf as options
@@ -98,3 +99,21 @@ def test_the_request_that_is_worked_for_is_named(configured, echoed):
     assert made.get('/').json()['X-Openstack-Request-Id'] == afar
     named = made.get('/', headers={'X-OpenStack-Request-ID': first.request_id}).json()
     assert named['X-Openstack-Request-Id'] == first.request_id
+
+
+@pytest.mark.parametrize('ask', [
+    lambda adapter: adapter.get('/resource_providers', raise_exc=False),
+    lambda adapter: adapter.get_endpoint(),
+])
+def test_credentials_that_keystone_refuses_are_named(configured, ask):
+    def refuse(environ, start_response):
+        answer = webob.Response(status=401, json={'error': {'code': 401, 'message': 'No.'}})
+        return answer(environ, start_response)
+
+    session = requests.Session()
+    wsgi.mount(session, 'http://keystone.local', refuse)
+    conf = configured('[cloud]\nauth_type = v3password\nauth_url = http://keystone.local/v3\n'
+                      'username = cyborg\nuser_domain_id = default\npassword = wrong\n'
+                      '[placement]\nauth_section = cloud\n')
+    with pytest.raises(exceptions.ClientException, match=r'Keystone.*\[cloud\].*No\.'):
+        ask(keystone.connect(conf, 'placement', session))

@@ -12,6 +12,7 @@ from oslo_config import cfg
 
 import os_acc
 from os_acc import conf as options
+from os_acc import hosts
 
 INSTANCE = {'uuid': '5a0c2a3e-7d6c-4ad8-9d3d-0f4d8b0d6c11', 'name': 'vm1'}
 
@@ -140,11 +141,11 @@ def test_without_arguments_it_follows_the_configuration_file(host, global_conf):
 
 
 @pytest.mark.usefixtures('living_broker')
-def test_the_host_is_the_fully_qualified_name_unless_configured(host):
-    host.name = socket.getfqdn()
+def test_the_host_is_the_one_that_nova_knows_unless_configured(host):
+    host.name = hosts.node_name()
     host.start_agent()
     os_acc.initialize()
-    assert os_acc._link.agent.host == socket.getfqdn()
+    assert os_acc._link.agent.host == host.name
 
 
 def test_options_are_listed_for_the_sample_file():
