@@ -49,12 +49,14 @@ class Agent:
 
     def wait_until_ready(self, timeout: float) -> None:
         """Return when every device is enumerated and its traits are published."""
-        deadline = time.monotonic() + timeout
+        deadline, known = time.monotonic() + timeout, ''
         while reason := self._why_not_ready(min(PROBE_TIMEOUT, deadline - time.monotonic())):
             if (left := deadline - time.monotonic()) <= 0:
+                # the last question had hardly time for an answer: an earlier one says more
                 raise errors.CyborgAgentUnavailable(
-                    self.host, f'{reason} Gave up after {timeout:g} s.'
+                    self.host, f'{known or reason} Gave up after {timeout:g} s.'
                 )
+            known = reason
             time.sleep(min(PROBE_INTERVAL, left))
 
     def call(

@@ -28,6 +28,7 @@ class Guard:
         self._hanging: list[threading.Thread] = []
         #: deployables into which an image is being loaded -> whether that was given up
         self._loading: dict[str, bool] = {}
+        self._lock = threading.Lock()
 
     def discover(self) -> list[objects.Device]:
         """What the driver sees. While an earlier look hangs no other is begun."""
@@ -70,12 +71,14 @@ class Guard:
             try:
                 self._driver.program(deployable, image)
             finally:
-                del self._loading[deployable]
+                with self._lock:
+                    del self._loading[deployable]
         try:
             self._call('program', load)
         except errors.DriverFailed:
-            if deployable in self._loading:
-                self._loading[deployable] = True
+            with self._lock:  # it may end at this very moment
+                if deployable in self._loading:
+                    self._loading[deployable] = True
             raise
 
     def _call(self, verb: str, function: Callable[[], Any]) -> Any:

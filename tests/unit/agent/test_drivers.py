@@ -8,6 +8,7 @@ import pytest
 from cyborg import errors, objects
 from cyborg.accelerator.driver import Driver
 from cyborg.agent import drivers
+from tests.fixtures.cloud import eventually
 
 HANDLE = '1b0ba0f3-4b5c-4b55-8a5c-8a5b7b0d1c00'
 
@@ -61,7 +62,7 @@ def guard(driver, timeout=0.05):
 def test_what_healthy_drivers_find_is_found_beside_those_that_fail():
     hanging = Hanging()
     found, states = drivers.discover(
-        [guard(Raising()), guard(hanging), guard(Healthy('a', 'b'), 30)])
+        [guard(Raising(), 60), guard(hanging), guard(Healthy('a', 'b'), 60)])
     assert [each.key for each in found] == ['a', 'b']
     assert [(state.name, state.status) for state in states] == [
         ('raising', 'failed'), ('hanging', 'failed'), ('healthy', 'ok')]
@@ -76,13 +77,14 @@ def test_while_a_look_hangs_no_other_is_begun():
     for _ in range(3):
         with pytest.raises(errors.DriverFailed):
             guarded.discover()
+    eventually(lambda: hanging.begun)
     assert hanging.begun == 1
     hanging.gate.set()
 
 
 def test_a_driver_that_comes_back_is_asked_again():
     hanging = Hanging()
-    guarded = guard(hanging, 5)
+    guarded = guard(hanging, 60)
     hanging.gate.set()
     assert [each.key for each in guarded.discover()] == ['late']
     assert [each.key for each in guarded.discover()] == ['late']
@@ -98,12 +100,12 @@ def test_a_driver_that_hangs_too_often_is_not_called_any_more(monkeypatch):
     for _ in range(4):
         with pytest.raises(errors.DriverFailed):
             guarded.attach(work)
-    assert hanging.begun == 2
+    eventually(lambda: hanging.begun == 2)
     hanging.gate.set()
 
 
 def test_a_device_that_two_drivers_know_belongs_to_the_first():
-    found, _ = drivers.discover([guard(Healthy('a'), 30), guard(Other('a', 'b'), 30)])
+    found, _ = drivers.discover([guard(Healthy('a'), 60), guard(Other('a', 'b'), 60)])
     assert [(each.key, each.driver_name) for each in found] == [('a', 'healthy'), ('b', 'other')]
 
 
@@ -129,12 +131,42 @@ def work():
 
 def test_what_was_detached_is_cleaned():
     driver = Noting()
-    guard(driver, timeout=30).detach(work())
+    guard(driver, timeout=60).detach(work())
     assert driver.called == [('detach', HANDLE), ('clean', HANDLE)]
 
 
 def test_what_could_not_be_detached_is_not_cleaned():
     driver = Noting(fails=True)
     with pytest.raises(errors.DriverFailed):
-        guard(driver, timeout=30).detach(work())
+        guard(driver, timeout=60).detach(work())
     assert driver.called == [('detach', HANDLE)]
+
+
+class Loading(Healthy):
+    name = 'loading'
+
+    def __init__(self):
+        self.gate = threading.Event()
+
+    def program(self, deployable, image):
+        self.gate.wait(60)
+
+
+def test_a_programming_that_ends_as_it_is_given_up_leaves_nothing_behind():
+    driver = Loading()
+    guarded = guard(driver)
+
+    class EndsMeanwhile(dict):
+        def __contains__(self, name):
+            found = super().__contains__(name)
+            if found:
+                driver.gate.set()
+                for thread in guarded._hanging:
+                    thread.join(0.2)
+            return found
+    guarded._loading = EndsMeanwhile()
+    with pytest.raises(errors.DriverFailed, match='did not end within'):
+        guarded.program('region0', None)
+    eventually(lambda: not guarded._loading)
+    guarded._timeout = 60
+    guarded.program('region0', None)

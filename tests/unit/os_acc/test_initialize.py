@@ -11,6 +11,7 @@ import pytest
 from oslo_config import cfg
 
 import os_acc
+from os_acc import client
 from os_acc import conf as options
 from os_acc import hosts
 
@@ -44,23 +45,55 @@ def dead_broker(global_conf):
         yield
 
 
+class Clock:
+    """Passes only when somebody sleeps, however long the machine takes for all else."""
+
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def unhurried(monkeypatch):
+    """Every question but the last has time for its answer."""
+    monkeypatch.setattr(client, 'time', Clock())
+    monkeypatch.setattr(client, 'PROBE_TIMEOUT', 60)
+    monkeypatch.setattr(client, 'PROBE_INTERVAL', 60)
+
+
 def test_no_agent_at_all_is_unavailable(host):
     with pytest.raises(os_acc.CyborgAgentUnavailable, match='did not answer is_ready') as caught:
-        host.initialize(timeout=0.6)
+        host.initialize(timeout=3)
     assert caught.value.host == host.name
 
 
+@pytest.mark.usefixtures('unhurried')
 def test_an_agent_that_never_gets_ready_is_unavailable(host):
     host.agent.readiness = [False]
     host.start_agent()
     with pytest.raises(os_acc.CyborgAgentUnavailable, match='Not all its devices are published'):
-        host.initialize(timeout=0.3)
+        host.initialize(timeout=60)
 
 
+@pytest.mark.usefixtures('unhurried')
 def test_an_agent_that_does_not_serve_the_library_is_unavailable(host):
     host.start_agent(endpoint=object())
     with pytest.raises(os_acc.CyborgAgentUnavailable, match='UnsupportedVersion'):
-        host.initialize(timeout=0.3)
+        host.initialize(timeout=60)
+
+
+@pytest.mark.usefixtures('unhurried')
+def test_what_an_agent_said_counts_more_than_that_it_said_nothing_at_last(host, monkeypatch):
+    host.agent.readiness = [False]
+    host.start_agent()
+    sleep = client.time.sleep
+    monkeypatch.setattr(client.time, 'sleep', lambda seconds: (host.stop_agent(), sleep(seconds)))
+    with pytest.raises(os_acc.CyborgAgentUnavailable, match='Not all its devices are published'):
+        host.initialize(timeout=60)
 
 
 def test_an_agent_whose_readiness_fails_is_asked_again(host):
@@ -82,7 +115,8 @@ def test_an_agent_that_starts_later_is_found(host):
         assert waiting.result() is None
 
 
-def test_no_time_at_all_still_asks_once(ready):
+def test_no_time_at_all_still_asks_once(ready, monkeypatch):
+    monkeypatch.setattr(client, 'LEAST_TIMEOUT', 60)
     ready.initialize(timeout=0)
 
 
