@@ -11,6 +11,7 @@ from typing import Any
 
 from oslo_log import log
 
+from cyborg import errors
 from cyborg.accelerator import host_use, mdev, pci
 from cyborg.accelerator.driver import Driver
 from cyborg.accelerator.sysfs import Node, Sysfs
@@ -27,6 +28,7 @@ BRIDGE = '06'  #: the simulator has bridges of its own
 #: Names of files that tell one card from all others of its kind.
 SERIAL = re.compile(r'serial|vpd|wwid|nguid|eui|unique_id|(^|/)address$', re.IGNORECASE)
 SHORTEST_SERIAL = 4
+ATTEMPTS = 5  #: looks at a host that changes meanwhile
 POOL = re.compile('fs/btrfs/([^/]{8,})/')  #: a file system's own number, as a name
 BLOCKS, MOUNTS = 'class/block', 'proc/self/mountinfo'
 
@@ -52,7 +54,7 @@ class Looks:
             here = here / part
             if here.is_symlink():
                 self._note(here, is_used)
-                here = Path(os.path.realpath(here))
+                here = Path(_real(here))
                 if not here.is_relative_to(self._root):
                     return
         self._note(here, is_used)
@@ -66,7 +68,7 @@ class Looks:
         for above in (relative, *relative.parents):
             function = f'{pci.DEVICES}/{above.name}'
             if (pci.ADDRESS.fullmatch(above.name) and above.parts[0] == 'devices'
-                    and os.path.realpath(self._root / function) == str(self._root / above)):
+                    and _real(self._root / function) == str(self._root / above)):
                 return os.path.normpath(f'{function}/{relative.relative_to(above)}')
         return str(relative)
 
@@ -78,7 +80,7 @@ class Looks:
         """What a name leads to; None if there is nothing, or nothing that can be read."""
         path = self._root / name
         if path.is_symlink() and name != f'{pci.DEVICES}/{owner(name)}':
-            target = Path(os.path.realpath(path))
+            target = Path(_real(path))
             is_inside = target.is_relative_to(self._root)
             return ('link', self.name(target)) if is_inside else None
         if path.is_dir():
@@ -87,8 +89,39 @@ class Looks:
         return ('text', text) if path.exists() and text is not None else None
 
 
+def _real(path: Path) -> str:
+    try:
+        return os.path.realpath(path)
+    except OSError:  # the link goes as it is read
+        return str(path)
+
+
+def names(sysfs: Sysfs) -> dict[str, str]:
+    """The devices of every bus, and who is bound to them."""
+    return {f'{device.path.parent.parent.name}/{device.name}':
+            getattr(device.link('driver'), 'name', '')
+            for device in sysfs.children('bus/*/devices/*')}
+
+
 def record(sysfs: Sysfs, drivers: Iterable[Driver], with_serials: bool = False) -> Facts:
-    """The description of a host that these drivers cannot tell from this one."""
+    """The description of a host that these drivers cannot tell from this one.
+
+    What comes or goes meanwhile may be seen by halves, of which no host can be made: then all is
+    looked at once more.
+    """
+    drivers, failure = list(drivers), None
+    for _ in range(ATTEMPTS):
+        before = names(sysfs)
+        try:
+            facts = _record(sysfs, drivers, with_serials)
+            if names(sysfs) == before:
+                return facts
+        except Exception as error:
+            failure = error if names(sysfs) == before else None
+    raise failure or errors.ConfigError(why='The host changes sooner than it can be recorded.')
+
+
+def _record(sysfs: Sysfs, drivers: Iterable[Driver], with_serials: bool) -> Facts:
     looks = Looks(sysfs.path)
     seen = watch(sysfs, looks.look)
     for each in drivers:

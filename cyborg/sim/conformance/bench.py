@@ -18,6 +18,7 @@ from cyborg.accelerator.driver import Driver
 from cyborg.accelerator.sysfs import Sysfs
 from cyborg.sim.bus import Facts
 from cyborg.sim.host import Host
+from cyborg.sim.recorder import names
 from cyborg.sim.tree import scratch_directory
 
 NOWHERE = '/nonexistent'
@@ -106,13 +107,6 @@ class Bench:
         if self._host is None:
             return names(self.sysfs)
         return snapshot(self._host.sysfs.path)
-
-
-def names(sysfs: Sysfs) -> dict[str, str]:
-    """The devices of every bus, and who is bound to them."""
-    return {f'{device.path.parent.parent.name}/{device.name}':
-            getattr(device.link('driver'), 'name', '')
-            for device in sysfs.children('bus/*/devices/*')}
 
 
 def snapshot(root: Path) -> dict[str, str]:

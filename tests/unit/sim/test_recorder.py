@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What was recorded of a host looks to drivers as that host did."""
 
+import errno
+import itertools
 import json
+import os
 import uuid
 
 import pytest
@@ -9,7 +12,7 @@ import stevedore
 from oslo_config import cfg
 
 from cyborg import conf as options
-from cyborg import objects
+from cyborg import errors, objects
 from cyborg.accelerator import driver, pci
 from cyborg.sim import Host, catalogue, recorder
 from cyborg.sim.conformance.bench import plain
@@ -121,6 +124,52 @@ def test_only_what_drivers_look_at_is_there(host, load):
     assert 'password' not in text
     assert 'abcdef' not in text
     assert 'max_adjustment' not in text  # nobody reads it
+
+
+class TestAHostThatChangesMeanwhile:
+    @pytest.fixture
+    def pull_out(self, host, monkeypatch):
+        """Have a card go just before a function of the recorder is called."""
+        host.plug_in('10de:1eb8', at=T4)
+        host.plug_in('10de:20b5', at=A100)
+
+        def pull_out(name):
+            function, left = getattr(recorder, name), [A100]
+
+            def act(*arguments):
+                if left:
+                    host.pull_out(left.pop())
+                return function(*arguments)
+            monkeypatch.setattr(recorder, name, act)
+        return pull_out
+
+    @pytest.mark.parametrize('name', ['_card', '_identity', '_sriov', '_rest', '_mounts'])
+    def test_it_is_recorded_as_it_is_then(self, host, load, pull_out, name):
+        pull_out(name)
+        found = recorder.record(host.sysfs, load(host))
+        assert [card['at'] for card in found['cards']] == [T4]
+        assert found == recorder.record(host.sysfs, load(host))
+
+    def test_a_link_that_goes_as_it_is_read_is_no_failure(self, host, load, monkeypatch):
+        host.plug_in('10de:1eb8', at=T4)
+
+        def gone(path, **options):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        looks = recorder.Looks(host.sysfs.path)
+        monkeypatch.setattr(os.path, 'realpath', gone)
+        looks.look(host.sysfs.path / f'bus/pci/devices/{T4}/driver', True)
+        assert looks.state(f'bus/pci/devices/{T4}/driver')
+
+    def test_one_that_never_rests_is_told(self, host, load, monkeypatch):
+        host.plug_in('10de:1eb8', at=T4)
+        mounts, numbers = recorder._mounts, itertools.count(0x40)
+
+        def plug_in(*arguments):
+            host.plug_in('1234:5678', at=f'0000:{next(numbers):02x}:00.0')
+            return mounts(*arguments)
+        monkeypatch.setattr(recorder, '_mounts', plug_in)
+        with pytest.raises(errors.ConfigError, match='sooner than it can be recorded'):
+            recorder.record(host.sysfs, load(host))
 
 
 class TestSerialNumbers:
