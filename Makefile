@@ -75,7 +75,9 @@ functional: venv  ## the functional tests: SQLite, in-process messaging and Plac
 test-faults: venv  ## ten thousand random histories of a cloud in which everything fails
 	@CYBORG_FAULT_HISTORIES=10000 $(PYTEST) -n auto $(PYTEST_ARGS) tests/functional/test_histories.py
 
-fuzz: venv  ## thousands of requests made from the API's description, for every version
+fuzz: venv  ## new examples: thousands of requests made from the API's description, and of all else
+	@$(PYTEST) --hypothesis-profile=searching --hypothesis-seed=$${CYBORG_FUZZ_SEED:-$$(date +%s)} \
+	    $(PYTEST_ARGS) $$(grep -rl --include="*.py" hypothesis tests/unit)
 	@CYBORG_FUZZ_EXAMPLES=100 CYBORG_FUZZ_SEED=$${CYBORG_FUZZ_SEED:-$$(date +%s)} \
 	    $(PYTEST) $(PYTEST_ARGS) tests/functional/test_fuzz.py
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures for all tests: above all ``cloud``, which is the all-in-one mode."""
 
+import hypothesis
 import pytest
 from futurist import _thread
 
@@ -8,6 +9,14 @@ from tests.fixtures.cloud import Cloud
 
 # Idle threads of a pool that was shut down look up once a second; tests end sooner.
 _thread.ThreadWorker.MAX_IDLE_FOR = 0.05
+
+# Neither a busy machine nor an example that nobody has seen before may fail a change that has
+# nothing to do with it: `make fuzz` searches for new ones.
+PATIENT = {'deadline': None, 'database': None,
+           'suppress_health_check': [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile('repeatable', derandomize=True, **PATIENT)
+hypothesis.settings.register_profile('searching', max_examples=1000, **PATIENT)
+hypothesis.settings.load_profile('repeatable')
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ class Nova(neighbour.Neighbour):
         with self._lock:
             return list(self._events)
 
-    def wait_for_events(self, count: int, timeout: float = 30) -> list[dict[str, str]]:
+    def wait_for_events(self, count: int, timeout: float = 120) -> list[dict[str, str]]:
         """The events, once there are so many; whatever there is when the time is over."""
         return self.wait_for(lambda events: len(events) >= count, timeout)
 

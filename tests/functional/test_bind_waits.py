@@ -8,7 +8,7 @@ import pytest
 
 import os_acc
 from cyborg.sim.host import Host
-from tests.fixtures.cloud import Cloud, eventually
+from tests.fixtures.cloud import PATIENCE, Cloud, eventually
 
 INSTANCE = str(uuid.uuid4())
 VGPU = '[gpu_devices]\nenabled_vgpu_types = nvidia-222\n'
@@ -33,7 +33,7 @@ class GpuHost(Host):
         self._write(*args)
 
 
-@pytest.fixture(params=[20])
+@pytest.fixture(params=[PATIENCE])
 def cloud(request, tmp_path):
     made = Cloud(tmp_path, more=f'{VGPU}[api]\nbind_wait = {request.param}\n')
     made.start()

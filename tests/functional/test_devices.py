@@ -6,7 +6,7 @@ import datetime
 import sqlalchemy as sa
 
 from cyborg.db.sqlalchemy import models
-from tests.fixtures.cloud import eventually
+from tests.fixtures.cloud import PATIENCE, eventually
 
 
 def reserved(cloud):
@@ -36,7 +36,7 @@ def test_a_disabled_device_stays_reserved_over_later_reports(cloud):
     # also over a restart of the agent
     cloud.standalone.remove_host('compute1')
     agent = cloud.standalone.add_host(cloud.hosts['compute1'])
-    assert agent.inventory.is_ready.wait(30)
+    assert agent.inventory.is_ready.wait(PATIENCE)
     assert reserved(cloud) == {'compute1_FakeDevice': {'FPGA': (16, 16)}}
     assert cloud.get(f'/devices/{device["uuid"]}')['status'] == 'maintaining'
 

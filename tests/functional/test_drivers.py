@@ -186,8 +186,7 @@ class TestHotPlug:
 
     @pytest.fixture
     def cloud(self, tmp_path):
-        # longer than a busy machine lets a thread wait between two events of a burst
-        cloud = Cloud(tmp_path, more=f'{NO_TIMER}settle_time = 1\n')
+        cloud = Cloud(tmp_path, more=NO_TIMER)
         cloud.start()
         yield cloud
         cloud.stop()
@@ -227,7 +226,8 @@ class TestHotPlug:
             'total': 128, 'offset': 8, 'vf': {'device': '18a1', 'driver': 'c4xxxvf'}})
         eventually(lambda: offered(cloud) == {f'compute1_{self.QAT}': 1})
         inventory, events, rounds = cloud.agent().inventory, [], []
-        eventually(lambda: not inventory._awake.is_set())
+        # longer than a busy machine lets a thread wait between two events of a burst
+        cloud.standalone.conf.set_override('settle_time', 10, 'agent')
         sync = inventory.sync
         inventory.sync = lambda: rounds.append(len(events)) or sync()
         unsubscribe = host.subscribe(events.append)
@@ -235,8 +235,9 @@ class TestHotPlug:
         unsubscribe()
         eventually(lambda: offered(cloud) == {f'compute1_{self.QAT}': 64})
         assert len(events) > 3 * 64
-        # it began when all events had come, so that none is left to make another one
-        assert rounds == [len(events)]
+        # it began when all events had come, so that none is left to make another one; one may
+        # still have been about to begin before
+        assert [heard for heard in rounds if heard] == [len(events)]
 
 
 def test_where_udev_is_not_to_be_had_the_timer_finds_cards(tmp_path, monkeypatch, capfd):
@@ -261,10 +262,11 @@ class TestDriversThatFail:
 
     @pytest.fixture
     def cloud(self, tmp_path):
-        cloud = Cloud(tmp_path, more=f'{NO_TIMER}driver_timeout = 1\n')
+        cloud = Cloud(tmp_path, more=NO_TIMER)
         cloud.start()
         cloud.host(make=SimHost, drivers=['intel_qat_driver', 'nvme_driver'],
                    cards=[{'model': '8086:4940', 'at': self.QAT}])
+        cloud.rest()
         yield cloud
         cloud.stop()
 
@@ -281,7 +283,11 @@ class TestDriversThatFail:
             if way == 'hang':
                 gate.wait(PATIENCE)
             raise ZeroDivisionError
+        [guard] = [each for each in cloud.agent().inventory._guards
+                   if each.name == 'intel_qat_driver']
         with monkeypatch.context() as patch:
+            if way == 'hang':
+                patch.setattr(guard, '_timeout', 1)
             patch.setattr(intel_qat.IntelQatDriver, 'discover', discover)
             cloud.hosts['compute1'].plug_in('144d:a80a', at=self.DISK)
             # its own devices stay as they were, another driver's come
@@ -312,8 +318,10 @@ class TestHealth:
 
     @pytest.fixture
     def host(self, cloud):
-        return cloud.host(make=SimHost, drivers=['intel_qat_driver'],
+        host = cloud.host(make=SimHost, drivers=['intel_qat_driver'],
                           cards=[{'model': '8086:4940', 'at': self.ADDRESS}])
+        cloud.rest()  # else it may see what a test does to the card half done
+        return host
 
     def faults(self, cloud):
         with cloud.standalone.db.reader() as session:
@@ -370,6 +378,7 @@ class TestHealth:
         cloud.standalone.remove_host('compute1')
         agent = cloud.standalone.add_host(cloud.hosts['compute1'])
         assert agent.inventory.is_ready.wait(PATIENCE)
+        cloud.rest()
 
     def test_a_card_that_lost_its_virtual_functions_does_not_go_whole_instead(self, cloud, host):
         before = self.handles(cloud)

@@ -3,7 +3,6 @@
 
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import uuid
@@ -11,7 +10,8 @@ import uuid
 import pytest
 import requests
 
-from tests.fixtures.cloud import eventually
+from tests.fixtures.cloud import PATIENCE, eventually
+from tools.services.server import free_port
 
 pytestmark = pytest.mark.embedded
 BIN = pathlib.Path(sys.executable).parent
@@ -23,33 +23,31 @@ class Process:
 
     def __init__(self, directory):
         self.directory = directory
-        with socket.socket() as probe:
-            probe.bind(('127.0.0.1', 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.url = f'http://127.0.0.1:{self.port}/v2'
 
     def start(self):
         self._process = subprocess.Popen(
             [BIN / 'cyborg-standalone', 'run', '--state-dir', self.directory,
              '--port', str(self.port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        eventually(self._answers, patience=120)
+        eventually(self._answers)
 
     def _answers(self):
         assert self._process.poll() is None, 'it ended'
         try:
             return len(self.get('/devices')['devices']) == 5
-        except requests.ConnectionError:
+        except (requests.RequestException, KeyError):  # not there, or not all of it
             return False
 
     def end(self, number):
         self._process.send_signal(number)
-        return self._process.wait(60)
+        return self._process.wait(PATIENCE)
 
     def get(self, path):
-        return requests.get(self.url + path, timeout=30).json()
+        return requests.get(self.url + path, timeout=PATIENCE).json()
 
     def send(self, method, path, body):
-        response = requests.request(method, self.url + path, json=body, timeout=60)
+        response = requests.request(method, self.url + path, json=body, timeout=PATIENCE)
         assert response.ok, response.text
         return response.json() if response.content else None
 

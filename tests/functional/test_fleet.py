@@ -57,7 +57,8 @@ def rows(cloud, model, **where):
 
 def test_hosts_report_and_then_only_live(cloud, start):
     fleet = start()
-    eventually(lambda: counts(fleet)['sent'] > 2 * len(NAMES))
+    eventually(lambda: counts(fleet)['sent'] > 2 * len(NAMES)
+               and counts(fleet)['looks'] >= 2 * len(NAMES))
     found = fleet.conductor.list_agents(context.internal(), {}, {})
     assert {each.hostname for each in found} == set(NAMES)
     assert all(each.is_alive and each.is_ready for each in found)
@@ -105,7 +106,8 @@ def test_cards_come_and_go(cloud, start):
     assert counts(fleet)['cards'] == 1
 
 
-def test_a_question_tells_whether_heartbeats_arrive(cloud, start):
+def test_a_question_tells_whether_heartbeats_arrive(cloud, start, monkeypatch):
+    monkeypatch.setattr(member, 'SKEW', 60)  # as clocks differ, so does a busy machine's haste
     fleet = start()
     eventually(lambda: counts(fleet)['asked'])
     assert counts(fleet)['behind'] == 0

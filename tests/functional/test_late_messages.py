@@ -7,7 +7,7 @@ import pytest
 
 from cyborg import context, objects
 from cyborg.conductor.rpcapi import ConductorAPI
-from tests.fixtures.cloud import Cloud, eventually
+from tests.fixtures.cloud import PATIENCE, Cloud, eventually
 from tests.functional.test_engine import VGPU, VGPU_SETTINGS, GpuHost, owed
 
 
@@ -95,7 +95,7 @@ def test_a_picture_from_before_a_bind_does_not_undo_it(gpus, monkeypatch):
 
     def report_late(context, picture):
         reports.append(picture)
-        assert gate.wait(60)
+        assert gate.wait(PATIENCE)
         return report(context, picture)
     with monkeypatch.context() as patch:
         patch.setattr(conductor, 'report', report_late)

@@ -3,7 +3,6 @@
 
 import argparse
 import logging
-import socket
 
 import pytest
 import requests
@@ -13,15 +12,14 @@ from cyborg.clients import keystone
 from cyborg.cmd import manage_audit, manage_hosts, status
 from cyborg.db.sqlalchemy import models
 from tests.fixtures.cloud import Cloud, eventually
+from tools.services.server import free_port
 
 FPGA = {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
 
 
 @pytest.fixture
 def port():
-    with socket.socket() as probe:
-        probe.bind(('127.0.0.1', 0))
-        return probe.getsockname()[1]
+    return free_port()
 
 
 @pytest.fixture

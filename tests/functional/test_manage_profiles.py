@@ -142,7 +142,7 @@ def test_the_command_ends_with_a_sentence(db, tmp_path):
     def run(*arguments):
         return subprocess.run(
             [BIN / 'cyborg-manage', '--config-file', path, 'profiles', 'migrate', *arguments],
-            text=True, capture_output=True, timeout=120)
+            text=True, capture_output=True)
     refused = run(*maps('CUSTOM_FAST=TOASTER'))
     assert refused.returncode == 1
     assert refused.stderr.splitlines()[-1].startswith('cyborg-manage: Nothing is changed')

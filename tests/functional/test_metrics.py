@@ -1,24 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an operator watches is what the rows say."""
 
-import socket
-
-import pytest
 import requests
 
 from tests.fixtures.cloud import Cloud
+from tools.services.server import free_port
 
 FPGA = {'resources:FPGA': '2', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
 
 
-@pytest.fixture
-def port():
-    with socket.socket() as probe:
-        probe.bind(('127.0.0.1', 0))
-        return probe.getsockname()[1]
-
-
-def test_metrics_tell_what_the_rows_say(tmp_path, port):
+def test_metrics_tell_what_the_rows_say(tmp_path):
+    port = free_port()
     cloud = Cloud(tmp_path, conductors=2, more=f'[conductor]\nmetrics_port = {port}\n')
     cloud.start()
     cloud.host()

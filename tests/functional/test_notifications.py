@@ -66,8 +66,10 @@ def listener(cloud):
 
 @pytest.fixture
 def host(cloud, listener):
-    return cloud.host(make=SimHost, drivers=['intel_qat_driver'],
+    host = cloud.host(make=SimHost, drivers=['intel_qat_driver'],
                       cards=[{'model': '8086:4940', 'at': ADDRESS}])
+    cloud.rest()  # else it may see a card that is only half gone
+    return host
 
 
 def look(cloud):

@@ -153,9 +153,9 @@ def test_an_event_that_nova_has_no_use_for_is_forgotten(cloud, host, code):
 
 
 def test_an_unchanged_host_costs_one_timestamp_and_no_call_to_placement(cloud, host):
+    cloud.rest()
     agent = cloud.agent()
     agent.inventory.stop()
-    agent.inventory.sync()  # tells that Placement has what was found
     calls = []
     placement = cloud.standalone.placement
     send = placement.session.session.send

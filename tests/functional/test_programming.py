@@ -9,14 +9,14 @@ import uuid
 import pytest
 
 from cyborg.conductor.audit import Audit
-from tests.fixtures.cloud import Cloud, eventually
+from tests.fixtures.cloud import PATIENCE, Cloud, eventually
 from tests.fixtures.fpga import ADDRESS, FIRST_FUNCTION, FUNCTION, REGION_TYPE, FpgaHost, gbs
 
 REGION, CARD = f'compute1_{ADDRESS}_region0', f'compute1_{ADDRESS}'
 TOGETHER = 6
 
 
-@pytest.fixture(params=[20])
+@pytest.fixture(params=[PATIENCE])
 def cloud(request, tmp_path):
     made = Cloud(tmp_path, more=f'[api]\nbind_wait = {request.param}\n')
     made.start()
@@ -237,14 +237,17 @@ def test_an_image_that_the_driver_does_not_take_is_refused(cloud, host):
 class TestHanging:
     @pytest.fixture
     def cloud(self, tmp_path):
-        made = Cloud(tmp_path, more='[agent]\ndriver_timeout = 1\nresync_interval = 1\n')
+        made = Cloud(tmp_path, more='[agent]\nresync_interval = 1\n')
         made.start()
         yield made
         made.stop()
 
-    def test_a_driver_that_hangs_fails_and_its_card_is_kept_back(self, cloud, host):
+    def test_a_driver_that_hangs_fails_and_its_card_is_kept_back(self, cloud, host, monkeypatch):
+        [guard] = cloud.agent().inventory._guards
         host.goes_on.clear()
-        answer = ask(cloud, cloud.glance.add(gbs()))
+        with monkeypatch.context() as patch:
+            patch.setattr(guard, '_timeout', 1)
+            answer = ask(cloud, cloud.glance.add(gbs()))
         assert answer.status_code == 409
         assert 'program did not end within 1 seconds' in answer.text
         [device] = cloud.get('/devices')['devices']

@@ -41,7 +41,7 @@ def test_nova_hears_for_which_request_it_is_told(cloud):
 def test_placement_hears_for_which_request_it_is_changed(cloud, placement_ids):
     cloud.host('compute1')
     [device] = cloud.get('/devices')['devices']
-    eventually(lambda: cloud.get('/agents/compute1')['ready'])
+    cloud.rest()
     for action, reserved in (('disable', 16), ('enable', 0)):
         placement_ids.clear()
         theirs = f'req-{uuid.uuid4()}'

@@ -21,7 +21,7 @@ def start(command, text, tmp_path, *arguments, broker='transport_url = kombu+mem
     path = tmp_path / 'cyborg.conf'
     path.write_text(f'[DEFAULT]\n{broker}\n{text}')
     return subprocess.run([BIN / command, '--config-file', path, *arguments], text=True,
-                          capture_output=True, timeout=60)
+                          capture_output=True)
 
 
 @pytest.mark.parametrize('command, text, sentence', [
@@ -71,7 +71,7 @@ def test_a_wsgi_server_does_not_serve_everybody_unless_told_to(forced, tmp_path)
     path.write_text('[DEFAULT]\ntransport_url = kombu+memory:////\n'
                     f'[api]\nauth_strategy = noauth2\nallow_remote_noauth = {forced}\n')
     result = subprocess.run([sys.executable, '-c', 'import cyborg.wsgi.api', '--config-file',
-                             path], text=True, capture_output=True, timeout=60)
+                             path], text=True, capture_output=True)
     assert (result.returncode == 0) is forced, result.stderr
     assert forced or 'anybody who reaches this WSGI server' in result.stderr
 

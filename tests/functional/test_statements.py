@@ -1,29 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What requests cost the database: so many statements, however much there is in it."""
 
-import threading
 import uuid
 
 import pytest
 import sqlalchemy as sa
 
 from cyborg.db.sqlalchemy import models
-from tests.fixtures.cloud import Statements, clear
+from tests.fixtures.cloud import clear
 from tests.fixtures.persons import SERVICE, trusting_cloud
 
 #: more than a page, and than SQLAlchemy would load parts for at once
 MANY = 1100
-#: what these do, no request waits for
-BACKGROUND = {'outbox', 'sweep'}
 HOST = 'compute1'
-
-
-class Counted(Statements):
-    """Those of requests."""
-
-    def _note(self, *args):
-        if threading.current_thread().name not in BACKGROUND:
-            super()._note(*args)
 
 
 @pytest.fixture(scope='module')
@@ -72,7 +61,7 @@ def fill(cloud, count):
 
 def cost(cloud, method, path, status=200, **options):
     """How many statements, and the answer."""
-    with Counted(cloud.standalone.db.engine) as statements:
+    with cloud.statements() as statements:
         response = cloud.call(method, path, **options)
     assert response.status_code == status, response.text
     return len(statements), response

@@ -11,7 +11,7 @@ import oslo_messaging as messaging
 import pytest
 
 from cyborg import errors
-from tests.fixtures.cloud import Cloud, eventually
+from tests.fixtures.cloud import PATIENCE, Cloud, eventually
 from tests.fixtures.hosts import SimHost
 
 CARD = '0000:3b:00.0'
@@ -112,7 +112,7 @@ def restart(cloud, host):
         if 'compute1' in cloud.standalone.agents:
             cloud.standalone.remove_host('compute1')
         agent = cloud.standalone.add_host(host)
-        assert agent.inventory.is_ready.wait(30)
+        assert agent.inventory.is_ready.wait(PATIENCE)
     return restart
 
 

@@ -14,6 +14,11 @@ from tools.bench.counting import Counter
 SETTINGS = """
 [DEFAULT]
 log_file = {directory}/cyborg.log
+[agent]
+# what it does of its own would be among the counts
+resync_interval = 86400
+[conductor]
+heartbeat_timeout = 86400
 [fake_driver]
 devices = 16
 accelerators = 16
@@ -26,6 +31,7 @@ def main() -> None:
     cloud = Cloud(directory, more=SETTINGS.format(directory=directory))
     cloud.start()
     cloud.host(host)
+    cloud.rest(host)
     startup.settle()
     counter = Counter(cloud.standalone)
     with Served(cloud, threads=threads) as served:

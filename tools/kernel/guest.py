@@ -21,6 +21,7 @@ APPLETS = ('sh', 'mount', 'insmod', 'mkdir', 'cat', 'switch_root')
 #: Seconds without a word; a guest hangs once in a while, and is then started again. It has to
 #: import a lot before its first word, on a machine that may be busy with other tests.
 LIMIT = 300
+STARTING = 300  #: seconds until QEMU listens
 TRIES = 2
 MEMORY = 1024
 #: A card with virtual functions behind one port, room for another behind the next, a network
@@ -167,7 +168,7 @@ def _qemu(kernel: Kernel, directory: Path) -> list[str]:
 
 
 def _connect(path: Path) -> socket.socket:
-    deadline = time.monotonic() + LIMIT
+    deadline = time.monotonic() + STARTING
     while True:
         connection = socket.socket(socket.AF_UNIX)
         try:

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oslo_config import cfg
 
@@ -127,7 +127,6 @@ def wreck(tmp_path_factory):
     return Wreck(tmp_path_factory.mktemp('wreck'))
 
 
-@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_a_spoilt_host_is_looked_at_without_an_error(wreck, data):
     damages = data.draw(st.lists(st.tuples(

@@ -122,7 +122,7 @@ JSON = st.recursive(
 @given(body=JSON, operation=st.sampled_from([
     ('POST', '/v2/device_profiles'), ('POST', '/v2/accelerator_requests'),
     ('PATCH', '/v2/accelerator_requests'), ('POST', '/v2/attributes')]))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_no_body_whatever_is_answered_with_a_server_error(application, body, operation):
     client = Client(application, service=True)
     answer = client(*operation, body=json.dumps(body).encode())

@@ -347,8 +347,8 @@ def trees(draw):
     return tree
 
 
-@hypothesis.settings(deadline=None, database=None, max_examples=25, suppress_health_check=[
-    hypothesis.HealthCheck.function_scoped_fixture])
+@hypothesis.settings(max_examples=25, suppress_health_check=[
+    hypothesis.HealthCheck.function_scoped_fixture, hypothesis.HealthCheck.too_slow])
 @hypothesis.given(first=trees(), second=trees(), is_new_client=strategies.booleans())
 def test_whatever_there_was_the_last_wish_counts(service, wanted, first, second, is_new_client):
     def providers(tree):

@@ -47,7 +47,7 @@ def db(tmp_path):
 
 @pytest.fixture
 def outbox(db, nova):
-    return Outbox(db, nova, interval=30, patience=PATIENCE.total_seconds())
+    return Outbox(db, nova, interval=3600, patience=PATIENCE.total_seconds())
 
 
 def tell(outbox, db, *arqs):

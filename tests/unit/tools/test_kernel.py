@@ -126,7 +126,7 @@ class TestAGuest:
             boot(f"print('panic'); {end}")
 
     def test_one_that_is_silent_is_started_once_more(self, boot, monkeypatch, tmp_path):
-        monkeypatch.setattr(guest, 'LIMIT', 1)
+        monkeypatch.setattr(guest, 'LIMIT', 5)
         count = tmp_path / 'count'
         with pytest.raises(kernel.Failed, match='timed out'):
             boot(f"open({str(count)!r}, 'a').write('x'); time.sleep(60)")
