@@ -10,7 +10,16 @@ import sqlalchemy as sa
 
 from cyborg import errors, objects
 from cyborg.conductor import forget
-from cyborg.db.sqlalchemy import arqs, binding, engine, inventory, migration, models, releasing
+from cyborg.db.sqlalchemy import (
+    agents,
+    arqs,
+    binding,
+    engine,
+    inventory,
+    migration,
+    models,
+    releasing,
+)
 from cyborg.db.sqlalchemy.history import Cause
 from cyborg.db.sqlalchemy.ledger import Ledger
 from cyborg.objects.arq_states import State
@@ -140,3 +149,30 @@ def test_a_bind_to_a_host_that_is_forgotten_meanwhile_is_refused(db, card):
     with pytest.raises(errors.Conflict):
         bind(db, made)
     assert states(db) == [(State.INITIAL, None)] * 2 and holders(db) == []
+
+
+def test_a_report_of_a_host_that_is_being_forgotten_comes_after_it(db, card):
+    report = objects.Report(
+        hostname='host', sequence=2, digest='', is_ready=True, conflicts={}, drivers=[],
+        devices=[objects.Device(
+            key='card', type='GPU', vendor='10de', driver_name='driver', std_board_info={},
+            vendor_board_info={}, control_paths=[], deployables=[objects.Deployable(
+                name='part', rp_uuid=RP, driver_name='driver', resource_class='VGPU', traits=[],
+                attach_handles=[objects.AttachHandle(key=key, type='PCI', info={},
+                                                     is_host_prepared=True) for key in 'abc'])])])
+
+    @engine.retried
+    def tell():
+        with db.writer() as session, Ledger(session, Cause('test')) as ledger:
+            agents.accept(session, report)
+            inventory.reconcile(ledger, report)
+    report.sequence = 1
+    tell()
+    report.sequence = 2
+    told = []
+    with ThreadPoolExecutor() as others:
+        meanwhile(db, lambda statement: statement.startswith('DELETE FROM attach_handles'),
+                  lambda: told.append(others.submit(tell)))
+        assert forget.forget(db, 'host') == {'requests unbound': 0, 'devices forgotten': 1}
+        told[0].result(60)
+    assert holders(db) == [None] * 3
