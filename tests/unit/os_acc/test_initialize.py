@@ -11,9 +11,8 @@ import pytest
 from oslo_config import cfg
 
 import os_acc
-from os_acc import client
+from os_acc import client, hosts
 from os_acc import conf as options
-from os_acc import hosts
 
 INSTANCE = {'uuid': '5a0c2a3e-7d6c-4ad8-9d3d-0f4d8b0d6c11', 'name': 'vm1'}
 
