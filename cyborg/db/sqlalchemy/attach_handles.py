@@ -2,6 +2,7 @@
 """Who holds which handle. Every change is one compare-and-set, so that races have one winner."""
 
 import datetime
+import enum
 from collections.abc import Collection, Sequence
 
 import sqlalchemy as sa
@@ -73,9 +74,16 @@ def offers(session: orm.Session, providers: Collection[str]) -> dict[str, Offer]
     return found
 
 
-def is_being_cleaned(session: orm.Session, provider: str,
-                     silent_since: datetime.datetime) -> bool | None:
-    """Will one be free as soon as its host is done? None: yes, but nobody there does it."""
+class CleanUp(enum.Enum):
+    """What has to happen before something of a provider can be had again."""
+
+    NONE = enum.auto()  #: nothing: all is in use
+    UNDER_WAY = enum.auto()
+    OWED = enum.auto()  #: by an agent that is silent
+
+
+def clean_up(session: orm.Session, provider: str, silent_since: datetime.datetime) -> CleanUp:
+    """Will a handle be free as soon as its host is done with it?"""
     agent = models.Agent
     found = session.execute(
         sa.select(agent.last_heartbeat).select_from(Handle)
@@ -84,9 +92,9 @@ def is_being_cleaned(session: orm.Session, provider: str,
         .where(models.Deployable.rp_uuid == provider, Handle.cleanup_since.is_not(None),
                Handle.work_error.is_(None), Handle.is_missing.is_(False)).limit(1)).first()
     if found is None:
-        return False
-    heartbeat = found.last_heartbeat
-    return True if heartbeat is not None and heartbeat >= silent_since else None
+        return CleanUp.NONE
+    is_silent = found.last_heartbeat is None or found.last_heartbeat < silent_since
+    return CleanUp.OWED if is_silent else CleanUp.UNDER_WAY
 
 
 def is_about(outcome: objects.Outcome, handle: Handle | None) -> bool:

@@ -9,6 +9,7 @@ from sqlalchemy import orm
 
 from cyborg import errors, objects
 from cyborg.db.sqlalchemy import arqs, attach_handles, models, nova_events, releasing
+from cyborg.db.sqlalchemy.attach_handles import CleanUp
 from cyborg.db.sqlalchemy.ledger import Ledger
 from cyborg.objects import arq_states
 from cyborg.objects.arq_states import Event, State
@@ -16,9 +17,10 @@ from cyborg.objects.arq_states import Event, State
 Arq, Handle = models.ExtArq, models.AttachHandle
 #: where each goes, and whether the host prepares it there
 Taken = list[tuple[Arq, objects.Binding, bool]]
-#: why there is nothing to take, by whether something is being cleaned
-REFUSALS: dict[bool | None, type[errors.Conflict]] = {
-    True: errors.HandleNotClean, None: errors.CleanUpOwed, False: errors.NoFreeHandle}
+#: why there is nothing to take
+REFUSALS: dict[CleanUp, type[errors.Conflict]] = {
+    CleanUp.NONE: errors.NoFreeHandle, CleanUp.UNDER_WAY: errors.HandleNotClean,
+    CleanUp.OWED: errors.CleanUpOwed}
 
 _WANTED = arqs.locking(sa.or_(Arq.uuid.in_(models.any_of('uuids')),
                               Arq.instance_uuid.in_(models.any_of('instances'))))
@@ -82,7 +84,7 @@ def _take(session: orm.Session, rows: Sequence[Arq], wanted: dict[str, objects.B
             raise errors.ProviderNotFound(host=binding.hostname, rp=binding.device_rp_uuid)
         is_host_prepared = offer.take(session, arq.id)
         if is_host_prepared is None:
-            refusal = REFUSALS[attach_handles.is_being_cleaned(
+            refusal = REFUSALS[attach_handles.clean_up(
                 session, binding.device_rp_uuid, silent_since)]
             raise refusal(rp=binding.device_rp_uuid, host=binding.hostname, uuid=arq.uuid)
         taken.append((arq, binding, is_host_prepared))
