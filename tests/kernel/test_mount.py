@@ -293,7 +293,7 @@ class TestControls:
             import threading
             from pathlib import Path
             functions = Path('/sys/bus/pci/devices')
-            Path('/sys/kernel/cyborg_sim/fault').write_text('2 bus/pci/devices/{T4}/vendor')
+            Path('/sys/kernel/cyborg_sim/fault').write_text('10 bus/pci/devices/{T4}/vendor')
             order = []
             def look(address):
                 (functions / address / 'vendor').read_text()

@@ -2,8 +2,8 @@
 """Whatever is killed, and whenever: nothing is lost, stuck, leaked or given out twice.
 
 Several clients bind and release as Nova does while services are killed and servers restarted
-at random instants. After that everything must settle by itself. The seed is printed; a run is
-longer with CYBORG_KILL_SECONDS, and begins as another one did with CYBORG_KILL_SEED.
+at random instants. After that everything must settle by itself. A run is longer with
+CYBORG_KILL_SECONDS, and what it does is another with CYBORG_KILL_SEED; when, the machine says.
 """
 
 import contextlib
@@ -26,14 +26,15 @@ from tests.fixtures.processes import PATIENCE, Deployment
 from tools import services
 
 SECONDS = int(os.environ.get('CYBORG_KILL_SECONDS', '60'))
-SEED = int(os.environ.get('CYBORG_KILL_SEED', random.SystemRandom().randrange(10 ** 6)))
+SEED = int(os.environ.get('CYBORG_KILL_SEED', '1'))
 CLIENTS = 6
 MOST_KEPT = 2  #: servers that each client leaves running
 BIND_TIMEOUT, SWEEP = 20, 2  #: seconds
 #: seconds for all to settle: an event that a dead conductor was sending is sent again after 60
 SETTLING = 240
-#: what is added to a deadline because machines are slow
-SLACK = 20
+#: what is added to a deadline because machines are slow: what was killed may take half a minute
+#: to come back
+SLACK = 60
 
 CONDUCTOR = f'bind_timeout = {BIND_TIMEOUT}\n'
 PROFILES = {
@@ -349,7 +350,7 @@ def overdue(deployment, outages):
 def test_nothing_is_lost_or_left_behind_by_kills(tmp_path, broker, database):
     say(f'seed {SEED}')
     with Deployment(tmp_path, broker.url, database.url, conductors=2,
-                    conductor=CONDUCTOR) as deployment:
+                    conductor=CONDUCTOR, api='bind_wait = 5\n') as deployment:
         deployment.start()
         deployment.host('compute1')
         deployment.host('compute2', ['0000:3b:00.0', '0000:d8:00.0']).slowness = 0.2

@@ -60,7 +60,7 @@ class Kernel:
         shutil.rmtree(self.directory, ignore_errors=True)
         self.root.mkdir(parents=True)
         for package in wanted:
-            _run('apt-get', 'download', '-qq', package, cwd=self.directory)
+            _run('apt-get', 'download', '-qq', *packages.PATIENT, package, cwd=self.directory)
         for file in self.directory.glob('*.deb'):
             _run('dpkg', '-x', str(file), str(self.root))
             file.unlink()
@@ -112,7 +112,7 @@ def _depends(package: str, prefix: str) -> str:
         if found := re.search(rf'Depends: ({re.escape(prefix)}\S+)', told):
             return found[1]
         if not is_last:
-            _run('apt-get', 'update', '-qq')
+            _run('apt-get', 'update', '-qq', *packages.PATIENT)
     raise Missing(f'apt knows no {package} that needs a {prefix}…: have an administrator run '
                   "apt-get update, with Debian's packages among its sources.")
 

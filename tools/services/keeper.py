@@ -21,7 +21,7 @@ from typing import Any
 
 PR_SET_CHILD_SUBREAPER = 36
 #: How long a server may take to end when asked before it is killed.
-PATIENCE = 20
+PATIENCE = 120
 
 
 class Keeper:

@@ -10,6 +10,8 @@ import subprocess
 from collections.abc import Iterator
 
 POLICY = pathlib.Path('/usr/sbin/policy-rc.d')
+#: Mirrors fail once in a while, and others may be installing something.
+PATIENT = ('-o', 'Acquire::Retries=5', '-o', 'DPkg::Lock::Timeout=600')
 
 
 class Missing(Exception):
@@ -43,8 +45,9 @@ def _install(package: str) -> None:
     environ = os.environ | {'DEBIAN_FRONTEND': 'noninteractive'}
     with _no_service_starts():
         for step in (['apt-get', 'update', '-qq'], [*command.split(), '-qq', '--yes']):
-            done = subprocess.run(step, env=environ, stdin=subprocess.DEVNULL, text=True,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            done = subprocess.run(
+                [*step, *PATIENT], env=environ, stdin=subprocess.DEVNULL, text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             if done.returncode:
                 raise Missing(f'{package} could not be installed: {" ".join(step)} said:\n'
                               f'{done.stdout.strip()}')

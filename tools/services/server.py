@@ -23,6 +23,8 @@ PATIENCE = 180
 #: Below the range from which the kernel picks ports for outgoing connections, so that a port
 #: stays ours while its server is down.
 PORTS = range(20000, 32000)
+#: those that this process has given out: nobody may listen there yet
+_given: set[int] = set()
 
 
 class Failed(Exception):
@@ -166,9 +168,12 @@ class Server(abc.ABC):
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on."""
+    """A port of 127.0.0.1 that nobody listens on, or is about to."""
     while True:
         port = random.choice(PORTS)
+        if port in _given:
+            continue
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(('127.0.0.1', port))
+            _given.add(port)
             return port

@@ -169,6 +169,12 @@ def test_two_servers_do_not_meet():
         assert other.count() == 1
 
 
+def test_no_port_is_given_out_twice(monkeypatch):
+    monkeypatch.setattr(server, 'PORTS', range(21000, 21200))
+    ports = [server.free_port() for _ in range(50)]
+    assert len(set(ports)) == len(ports)
+
+
 def test_ports_are_free_and_outside_the_range_of_outgoing_connections():
     first_outgoing = int(
         pathlib.Path('/proc/sys/net/ipv4/ip_local_port_range').read_text().split()[0])
