@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who asks, by Keystone's word."""
 
+import importlib.util
 import re
 from collections.abc import Callable
 from typing import Any
@@ -34,6 +35,19 @@ class AuthTokenMiddleware(keystonemiddleware.auth_token.AuthProtocol):
             raise errors.ConfigError(
                 why='[keystone_authtoken] auth_type is not set: set it to a keystoneauth plugin, '
                     'for instance "password", with its options.')
+        self._require_cache()
+
+    def _require_cache(self) -> None:
+        """The middleware would find out with the first request, and fail all of them."""
+        is_plain = not (self._conf.get('memcache_sasl_enabled')
+                        or self._conf.get('memcache_tls_enabled'))
+        module, package = (('memcache', 'python-memcached') if is_plain
+                           else ('bmemcached', 'python-binary-memcached'))
+        if self._conf.get('memcached_servers') and not importlib.util.find_spec(module):
+            raise errors.ConfigError(
+                why=f'[keystone_authtoken] memcached_servers needs {package}, which is not '
+                    'installed: install it (pip install openstack-cyborg[memcached]), or unset '
+                    'the option.')
 
     def process_request(self, request: webob.Request) -> webob.Response | None:
         if self._is_public(request.environ.get('PATH_INFO', '')):

@@ -2,6 +2,7 @@
 """From a configuration to a pipeline."""
 
 import gc
+import sys
 
 import pytest
 import webob
@@ -122,6 +123,22 @@ def test_a_missing_paste_file_is_said_in_one_sentence(conf):
 def test_the_installed_paste_file_is_the_last_resort(conf, noauth):
     assert not conf.find_file('api-paste.ini')
     assert ask(noauth, path='/').status_int == 200
+
+
+@pytest.mark.parametrize(('has_password', 'module', 'package'), [
+    (False, 'memcache', 'python-memcached'), (True, 'bmemcached', 'python-binary-memcached')])
+def test_a_cache_that_cannot_be_asked_is_told_at_the_start(
+        conf, conductor, keystone, monkeypatch, has_password, module, package):
+    monkeypatch.setitem(sys.modules, module, None)
+    for name, value in (('memcached_servers', ['127.0.0.1:11211']),
+                        ('memcache_sasl_enabled', has_password)):
+        cfg.CONF.set_override(name, value, 'keystone_authtoken')
+    try:
+        with pytest.raises(errors.ConfigError, match=f'memcached_servers needs {package}'):
+            app.load_app(conf, conductor)
+    finally:
+        for name in ('memcached_servers', 'memcache_sasl_enabled'):
+            cfg.CONF.clear_override(name, 'keystone_authtoken')
 
 
 def test_nobody_is_served_by_somebody_who_cannot_ask_keystone(conf, conductor):
