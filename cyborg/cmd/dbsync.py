@@ -14,7 +14,9 @@ ONLINE_MIGRATIONS: tuple[Callable[[engine.Database, int], tuple[int, int]], ...]
 
 
 def upgrade(db: engine.Database, options: Any) -> None:
+    before = migration.version(db)
     migration.upgrade(db, options.revision or 'head')
+    print(f'The schema is at {migration.version(db)}; it was at {before or "nothing"}.')
 
 
 def version(db: engine.Database, options: Any) -> None:

@@ -38,8 +38,10 @@ def configure(argv: Sequence[str] | None = None,
     CONF(sys.argv[1:] if argv is None else list(argv), project='cyborg',
          version=VERSION.release_string(), default_config_files=default_config_files)
     conf_opts.set_lib_defaults()
-    log.set_defaults(default_log_levels=[*log.get_default_log_levels(), 'amqp=WARNING',
-                                         'stevedore=WARNING', 'oslo.service=WARNING'])
+    # what these say at each start and stop is nothing that an operator would act upon
+    log.set_defaults(default_log_levels=[
+        *log.get_default_log_levels(), 'alembic=WARNING', 'amqp=ERROR', 'oslo.service=WARNING',
+        'oslo_service=WARNING', 'stevedore=WARNING'])
     if not (CONF.log_file or CONF.log_dir):
         CONF.set_default('use_stderr', True)  # what a command prints stays readable by others
     log.setup(CONF, 'cyborg')

@@ -87,11 +87,13 @@ def test_the_schema_is_made_told_and_checked_by_commands(tmp_path):
     text = f'[database]\nconnection = sqlite:///{tmp_path}/cyborg.db\n'
     assert 'empty' in start('cyborg-dbsync', text, tmp_path, 'version').stdout
     assert start('cyborg-status', text, tmp_path, 'upgrade', 'check').returncode == 2
-    for _ in range(2):
+    for before in ('nothing', migration.head()):
         upgraded = start('cyborg-dbsync', text, tmp_path, 'upgrade')
-        assert upgraded.returncode == 0, upgraded.stderr
+        assert (upgraded.returncode, upgraded.stderr) == (0, '')
+        assert upgraded.stdout == f'The schema is at {migration.head()}; it was at {before}.\n'
     assert start('cyborg-dbsync', text, tmp_path, 'version').stdout.strip() == migration.head()
-    assert start('cyborg-status', text, tmp_path, 'upgrade', 'check').returncode == 0
+    checked = start('cyborg-status', text, tmp_path, 'upgrade', 'check')
+    assert (checked.returncode, checked.stderr) == (0, '')
     migrated = start('cyborg-dbsync', text, tmp_path, 'online_data_migrations')
     assert 'Nothing is left' in migrated.stdout
     unknown = start('cyborg-dbsync', text, tmp_path, 'upgrade', '--revision', 'nonsense')
