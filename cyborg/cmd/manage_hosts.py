@@ -10,7 +10,7 @@ from cyborg import errors
 from cyborg.clients import keystone
 from cyborg.clients.placement import Placement
 from cyborg.conductor import forget
-from cyborg.db.sqlalchemy import engine, models
+from cyborg.db.sqlalchemy import engine, migration, models
 
 
 def add_commands(subparsers: Any) -> None:
@@ -26,6 +26,7 @@ def add_commands(subparsers: Any) -> None:
 def forget_host(conf: cfg.ConfigOpts, options: Any) -> int:
     """Unbind what is bound there, and drop its rows and providers."""
     db = engine.Database(conf.database.connection)
+    migration.require_head(db)
     silent = datetime.timedelta(seconds=conf.conductor.heartbeat_timeout)
     placement = Placement(keystone.connect(conf, 'placement'))
     if not options.force:

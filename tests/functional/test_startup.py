@@ -83,6 +83,26 @@ def test_a_conductor_does_not_work_on_a_schema_it_does_not_know(tmp_path):
     assert 'run cyborg-dbsync upgrade' in refused.stderr
 
 
+@pytest.mark.parametrize('arguments', [
+    ('audit',), ('host', 'forget', 'compute1'), ('profiles', 'migrate', '--map', 'CUSTOM_A=FPGA')])
+def test_nothing_is_managed_in_a_schema_that_is_not_known(arguments, tmp_path):
+    text = f'{NOVA}{PLACEMENT}[database]\nconnection = sqlite:///{tmp_path}/cyborg.db\n'
+    refused = start('cyborg-manage', text, tmp_path, *arguments)
+    assert refused.returncode == 1 and 'Traceback' not in refused.stderr
+    assert 'run cyborg-dbsync upgrade' in refused.stderr
+
+
+def test_an_audit_says_whom_it_could_not_ask_before_there_is_anything_to_ask(tmp_path):
+    text = f'{NOVA}{PLACEMENT}[database]\nconnection = sqlite:///{tmp_path}/cyborg.db\n'
+    start('cyborg-dbsync', text, tmp_path, 'upgrade')
+    audited = start('cyborg-manage', text, tmp_path, 'audit')
+    assert audited.returncode == 0, audited.stderr
+    placement, nova, last = audited.stdout.splitlines()
+    assert placement.startswith('Not compared with placement: ')
+    assert nova.startswith('Not compared with nova: ')
+    assert last == 'What was compared agrees.'
+
+
 def test_the_schema_is_made_told_and_checked_by_commands(tmp_path):
     text = f'[database]\nconnection = sqlite:///{tmp_path}/cyborg.db\n'
     assert 'empty' in start('cyborg-dbsync', text, tmp_path, 'version').stdout
