@@ -35,10 +35,13 @@ def threads(pids: Iterable[int]) -> int:
 
 def with_children(pid: int) -> list[int]:
     """A process and those that it started: a service's workers."""
-    found = [pid]
-    for children in pathlib.Path(f'/proc/{pid}/task').glob('*/children'):
+    found, tasks = [pid], []
+    with contextlib.suppress(OSError):  # it has ended
+        tasks = os.listdir(f'/proc/{pid}/task')
+    for task in tasks:
         with contextlib.suppress(OSError):  # a thread may end while we look
-            found.extend(map(int, children.read_text().split()))
+            children = pathlib.Path(f'/proc/{pid}/task/{task}/children').read_text()
+            found.extend(map(int, children.split()))
     return found
 
 

@@ -275,10 +275,12 @@ def processes_connected_to(port):
         if int(fields[2].rpartition(':')[2], 16) == port:
             inodes.add(f'socket:[{fields[9]}]')
     found = set()
-    for link in pathlib.Path('/proc').glob('[0-9]*/fd/*'):
+    for process in pathlib.Path('/proc').glob('[0-9]*'):
         with contextlib.suppress(OSError):  # processes come and go
-            if os.readlink(link) in inodes:
-                found.add(int(link.parts[2]))
+            for link in (process / 'fd').iterdir():
+                with contextlib.suppress(OSError):  # so do their files
+                    if os.readlink(link) in inodes:
+                        found.add(int(process.name))
     return found
 
 

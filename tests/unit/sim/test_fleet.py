@@ -70,4 +70,6 @@ def test_the_kernel_says_what_a_process_takes():
     assert usage.cpu(here) > 0
     assert usage.resident(here) > 1
     assert usage.threads(here) >= 1
-    assert usage.cpu([2 ** 31 - 1]) == usage.resident([2 ** 31 - 1]) == 0
+    ended = 2 ** 31 - 1
+    assert usage.cpu([ended]) == usage.resident([ended]) == 0
+    assert usage.with_children(ended) == [ended]
