@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from cyborg.clients import keystone
 from cyborg.cmd import manage_audit, manage_hosts, status
 from cyborg.db.sqlalchemy import models
-from tests.fixtures.cloud import Cloud, eventually
+from tests.fixtures.cloud import PATIENCE, Cloud, eventually
 from tools.services.server import free_port
 
 FPGA = {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
@@ -61,13 +61,13 @@ def lose_handles(cloud):
 def test_a_disagreement_is_in_the_log_the_metrics_and_the_status(cloud, port, caplog):
     caplog.set_level(logging.WARNING)
     metrics = f'http://127.0.0.1:{port}/metrics'
-    assert 'cyborg_audit_findings 0.0' in requests.get(metrics, timeout=30).text
+    assert 'cyborg_audit_findings 0.0' in requests.get(metrics, timeout=PATIENCE).text
     assert status.Checks()._agreement().code == status.CODE.SUCCESS
 
     lose_handles(cloud)
 
     eventually(lambda: 'without a handle. Remedy: unbind the request' in caplog.text)
-    assert 'cyborg_audit_findings 1.0' in requests.get(metrics, timeout=30).text
+    assert 'cyborg_audit_findings 1.0' in requests.get(metrics, timeout=PATIENCE).text
     told = status.Checks()._agreement()
     assert told.code == status.CODE.WARNING and 'without a handle' in told.details
     # looking changes nothing

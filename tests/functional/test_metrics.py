@@ -3,7 +3,7 @@
 
 import requests
 
-from tests.fixtures.cloud import Cloud
+from tests.fixtures.cloud import PATIENCE, Cloud
 from tools.services.server import free_port
 
 FPGA = {'resources:FPGA': '2', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
@@ -16,7 +16,7 @@ def test_metrics_tell_what_the_rows_say(tmp_path):
     cloud.host()
     cloud.profile('two', FPGA)
     cloud.bind(cloud.request('two'))
-    text = requests.get(f'http://127.0.0.1:{port}/metrics', timeout=30).text
+    text = requests.get(f'http://127.0.0.1:{port}/metrics', timeout=PATIENCE).text
     assert 'cyborg_arqs{state="Bound"} 2.0' in text
     assert 'cyborg_devices{type="FPGA"} 1.0' in text
     assert 'cyborg_agents{alive="true"} 1.0' in text

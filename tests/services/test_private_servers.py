@@ -48,4 +48,4 @@ def test_a_broker_keeps_what_it_confirmed_when_it_ends(end):
             kombu.Connection(url, connect_timeout=5).connect()
         server.start()
         with kombu.Connection(url) as connection, connection.SimpleQueue('facts') as queue:
-            assert queue.get(timeout=30).payload == {'fact': 'kept'}
+            assert queue.get(timeout=120).payload == {'fact': 'kept'}

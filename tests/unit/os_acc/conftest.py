@@ -90,7 +90,7 @@ class Host:
     def stop_agent(self):
         self._running.close()
 
-    def initialize(self, timeout=30.0):
+    def initialize(self, timeout=120.0):
         os_acc.initialize(self.conf, host=self.name, transport=self.transport, timeout=timeout)
 
     def close(self):
@@ -102,7 +102,7 @@ class Host:
 def _new_process(monkeypatch):
     """The library as a process finds it, with less patience between its questions."""
     monkeypatch.setattr(os_acc, '_link', None)
-    monkeypatch.setattr(client, 'PROBE_TIMEOUT', 0.2)
+    monkeypatch.setattr(client, 'PROBE_TIMEOUT', 1.0)
     monkeypatch.setattr(client, 'PROBE_INTERVAL', 0.01)
     monkeypatch.setattr(client, 'GREETING_TIMEOUT', 0.2)
 

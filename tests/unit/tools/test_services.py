@@ -55,7 +55,7 @@ class Counter(services.Server):
         return self.count() > 0
 
     def count(self):
-        with socket.create_connection(('127.0.0.1', self.port), timeout=5) as client:
+        with socket.create_connection(('127.0.0.1', self.port), timeout=60) as client:
             return len(client.recv(100))
 
 
