@@ -49,14 +49,20 @@ class Agent:
 
     def wait_until_ready(self, timeout: float) -> None:
         """Return when every device is enumerated and its traits are published."""
-        deadline, known = time.monotonic() + timeout, ''
-        while reason := self._why_not_ready(min(PROBE_TIMEOUT, deadline - time.monotonic())):
+        deadline, said = time.monotonic() + timeout, ''
+        while True:
+            try:
+                said = self._why_not_ready(min(PROBE_TIMEOUT, deadline - time.monotonic()))
+                if not said:
+                    return
+                reason = said
+            except errors.CyborgAgentUnavailable as unavailable:
+                # the last question has hardly time for an answer: an earlier one says more
+                reason = said or unavailable.reason
             if (left := deadline - time.monotonic()) <= 0:
-                # the last question had hardly time for an answer: an earlier one says more
                 raise errors.CyborgAgentUnavailable(
-                    self.host, f'{known or reason} Gave up after {timeout:g} s.'
+                    self.host, f'{reason} Gave up after {timeout:g} s.'
                 )
-            known = reason
             time.sleep(min(PROBE_INTERVAL, left))
 
     def call(
@@ -83,10 +89,9 @@ class Agent:
             raise failure(_reason(error), _kind(error)) from None
 
     def _why_not_ready(self, timeout: float) -> str:
+        """What the agent says; nothing if it is ready."""
         try:
             return '' if self.call('is_ready', timeout) else 'Not all its devices are published.'
-        except errors.CyborgAgentUnavailable as unavailable:
-            return unavailable.reason
         except errors.AgentError as failure:
             return f'{failure.reason} ({failure.kind})'
 
