@@ -109,16 +109,18 @@ def record(sysfs: Sysfs, drivers: Iterable[Driver], with_serials: bool = False) 
     What comes or goes meanwhile may be seen by halves, of which no host can be made: then all is
     looked at once more.
     """
-    drivers, failure = list(drivers), None
+    drivers = list(drivers)
     for _ in range(ATTEMPTS):
         before = names(sysfs)
         try:
             facts = _record(sysfs, drivers, with_serials)
+        except Exception:
+            if names(sysfs) == before:
+                raise
+        else:
             if names(sysfs) == before:
                 return facts
-        except Exception as error:
-            failure = error if names(sysfs) == before else None
-    raise failure or errors.ConfigError(why='The host changes sooner than it can be recorded.')
+    raise errors.ConfigError(why='The host changes sooner than it can be recorded.')
 
 
 def _record(sysfs: Sysfs, drivers: Iterable[Driver], with_serials: bool) -> Facts:
