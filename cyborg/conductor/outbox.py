@@ -196,12 +196,14 @@ class Outbox:
         """Send these of one claim no more; operators are told, and can have it done."""
         since = {event.arq_uuid: event.refused_since for event in events}
         with self._db.writer() as session, Ledger(session, CAUSE) as ledger:
-            for row in arqs.locked(session, models.ExtArq.uuid.in_(since)):
-                ledger.step(row, Event.UNHEARD, row.state, row.state,
-                            f'Nova has refused to hear of it since '
-                            f'{since[row.uuid]:%Y-%m-%d %H:%M} UTC.')
-            nova_events.give_up(session, events)
-        for event in events:
+            rows = arqs.locked(session, models.ExtArq.uuid.in_(since))
+            given_up = nova_events.give_up(session, events)
+            for row in rows:
+                if row.uuid in given_up:
+                    ledger.step(row, Event.UNHEARD, row.state, row.state,
+                                f'Nova has refused to hear of it since '
+                                f'{since[row.uuid]:%Y-%m-%d %H:%M} UTC.')
+        for event in (event for event in events if event.arq_uuid in given_up):
             LOG.error('Event %s of request %s of server %s is given up: Nova has refused it since '
                       '%s. When Nova takes such events again, cyborg-manage audit --fix sends it.',
                       event.status, event.arq_uuid, event.instance_uuid, event.refused_since)

@@ -19,9 +19,10 @@ OPTS = [
              'tried until it succeeds, at ever longer intervals.'),
     cfg.IntOpt(
         'refused_event_timeout', min=1, default=86400,
-        help='Seconds for which an event that Nova refuses is sent again before it is given up. '
-             'The audit tells of it then, and can have it sent again. What Nova did not hear '
-             'because it was away, or would not have us, is never given up.'),
+        help='Seconds for which an event that Nova refuses is sent again before it is given up, '
+             'counted from the first refusal. The audit tells of it then, and can have it sent '
+             'again. What Nova did not hear because it was away, or would not have us, is never '
+             'given up.'),
     cfg.IntOpt(
         'history_days', min=1, default=90,
         help='Days for which the history of accelerator requests is kept.'),

@@ -54,9 +54,11 @@ def of(session: orm.Session, arq_uuid: str,
         query = query.where(Transition.project_id == project_id)
     shown, before = [], None
     for row in session.scalars(query.order_by(Transition.id)):
-        took = None if before is None else (row.created_at - before).total_seconds()
+        is_change = row.from_state != row.to_state
+        took = ((row.created_at - before).total_seconds()
+                if is_change and before is not None else None)
         shown.append(objects.Transition.of(row, at=row.created_at, seconds_in_state=took))
-        before = row.created_at
+        before = row.created_at if is_change else before
     return shown
 
 

@@ -110,9 +110,13 @@ def postpone(session: orm.Session, events: Sequence[Event], due_at: datetime.dat
     _change(session, events, due_at=due_at, **refusal)
 
 
-def give_up(session: orm.Session, events: Sequence[Event]) -> None:
-    """Send these of one claim no more, unless an operator wants it."""
+def give_up(session: orm.Session, events: Sequence[Event]) -> set[str]:
+    """Send these of one claim no more, unless an operator wants it; answers for which requests
+    they were: some may have become untrue, or somebody else's, meanwhile."""
+    ours = set(session.scalars(
+        sa.select(Event.arq_uuid).where(_are(events)).with_for_update()))
     _change(session, events, given_up_at=models.now())
+    return ours
 
 
 def given_up(session: orm.Session) -> int:
@@ -131,10 +135,13 @@ def resume(session: orm.Session) -> None:
 
 def _change(session: orm.Session, events: Sequence[Event], **values: object) -> None:
     """Change these of one claim, which is nobody's then."""
-    session.execute(
-        sa.update(Event).where(Event.claim == events[0].claim,
-                               Event.arq_uuid.in_([event.arq_uuid for event in events]))
-        .values(claim=None, **values), execution_options={'synchronize_session': False})
+    session.execute(sa.update(Event).where(_are(events)).values(claim=None, **values),
+                    execution_options={'synchronize_session': False})
+
+
+def _are(events: Sequence[Event]) -> sa.ColumnElement[bool]:
+    return sa.and_(Event.claim == events[0].claim,
+                   Event.arq_uuid.in_([event.arq_uuid for event in events]))
 
 
 def forget(session: orm.Session, arq_uuids: Sequence[str]) -> None:

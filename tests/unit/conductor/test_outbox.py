@@ -13,8 +13,9 @@ from oslo_utils import timeutils
 from cyborg import errors
 from cyborg.conductor.audit import Audit
 from cyborg.conductor.outbox import Outbox
-from cyborg.db.sqlalchemy import history, migration, models, nova_events
+from cyborg.db.sqlalchemy import arqs, history, migration, models, nova_events
 from cyborg.db.sqlalchemy.engine import Database
+from cyborg.db.sqlalchemy.ledger import Ledger
 from tests.fixtures.cloud import eventually
 
 PATIENCE = datetime.timedelta(days=1)
@@ -206,6 +207,33 @@ def test_what_nova_refuses_for_too_long_is_given_up_and_told(
     assert (step.event, step.from_state, step.to_state, step.actor) == (
         'unheard', 'Bound', 'Bound', 'conductor')
     assert 'Nova has refused' in step.reason
+
+
+def test_what_becomes_untrue_as_it_is_given_up_is_not_told_of(
+        outbox, db, nova, clock, refused, caplog):
+    def forget(events, request_id):
+        with db.writer() as session:
+            nova_events.forget(session, [refused])
+        return [400]
+    clock.go_on(PATIENCE)
+    nova.send_events = forget
+    caplog.set_level(logging.ERROR)
+    outbox.deliver_due()
+    assert left(db) == [] and steps(db, refused) == [] and caplog.messages == []
+
+
+def test_that_nova_did_not_hear_of_a_state_does_not_end_it(outbox, db, clock, refused):
+    """Given what is bound for half of the patience, then given up, then unbound."""
+    def step(event, before, after):
+        with db.writer() as session, Ledger(session, history.Cause('test')) as ledger:
+            [row] = arqs.locked(session, models.ExtArq.uuid == refused)
+            ledger.step(row, event, before, after)
+    step('bind', 'Initial', 'Bound')
+    try_for(outbox, clock, PATIENCE / 2)
+    clock.go_on(PATIENCE)
+    step('unbind', 'Bound', 'Unbound')
+    assert [each.seconds_in_state for each in steps(db, refused)] == [
+        None, None, PATIENCE.total_seconds() * 1.5]
 
 
 def test_what_was_given_up_is_sent_again_when_an_operator_wants_it(
