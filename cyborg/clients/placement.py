@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent's Placement: our providers below a compute node, as the conductor wants them."""
 
+import contextlib
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from keystoneauth1.adapter import Adapter
 
@@ -74,10 +75,21 @@ class Allocations:
 
     def providers_of(self, consumer: str) -> set[str]:
         """The providers on which a server holds something."""
-        return self._api.allocations(consumer)
+        with _understood():
+            return self._api.allocations(consumer)
 
     def other_servers_on(self, provider: str, servers: set[str]) -> set[str]:
         """Who but these servers holds something of a provider; what says that it is something
         else than a server is left out."""
-        return {consumer for consumer in self._api.consumers(provider) - servers
-                if self._api.consumer_type(consumer) in SERVERS}
+        with _understood():
+            return {consumer for consumer in self._api.consumers(provider) - servers
+                    if self._api.consumer_type(consumer) in SERVERS}
+
+
+@contextlib.contextmanager
+def _understood() -> Iterator[None]:
+    """Who will not answer such a question is not Placement, or none that we can use."""
+    try:
+        yield
+    except Rejection as rejection:
+        raise errors.PlacementUnavailable(why=str(rejection)) from rejection

@@ -25,15 +25,13 @@ def audit(conf: cfg.ConfigOpts, options: Any) -> int:
     """Print every disagreement with its remedy; 1 if some are left."""
     db = engine.Database(conf.database.connection)
     migration.require_head(db)
-    allocations: Allocations | None = _if_configured(conf, 'placement', Allocations)
-    is_whole = allocations is not None and _answers(allocations)
-    servers = _servers(conf)
+    allocations, servers = _allocations(conf), _servers(conf)
     auditor = Audit(db, allocations, servers)
     findings = auditor.look()
     for finding in findings:
         print(f'{finding.what}\n    remedy: {finding.remedy}')
     if not findings:
-        print('Everything agrees.' if is_whole and servers else 'What was compared agrees.')
+        print('Everything agrees.' if allocations and servers else 'What was compared agrees.')
         return 0
     fixable = sum(1 for finding in findings if finding.fix)
     if not options.fix:
@@ -44,14 +42,17 @@ def audit(conf: cfg.ConfigOpts, options: Any) -> int:
     return 0 if fixed == len(findings) else 1
 
 
-def _answers(placement: Allocations) -> bool:
-    """Does it, to us? As long as there are no servers nobody else would ask it."""
+def _allocations(conf: cfg.ConfigOpts) -> Allocations | None:
+    """Placement, if it answers us: as long as there are no servers nobody else would ask it."""
+    allocations: Allocations | None = _if_configured(conf, 'placement', Allocations)
+    if allocations is None:
+        return None
     try:
-        placement.providers_of(str(uuid.uuid4()))
+        allocations.providers_of(str(uuid.uuid4()))
     except errors.Unavailable as error:
         print(f'Not compared with placement: {error.faultstring}')
-        return False
-    return True
+        return None
+    return allocations
 
 
 def _servers(conf: cfg.ConfigOpts) -> Nova | None:

@@ -6,6 +6,7 @@ import socket
 
 import pytest
 import requests
+import webob.exc
 
 from cyborg import errors
 from cyborg.clients import keystone, placement, wsgi
@@ -116,6 +117,12 @@ def test_a_provider_that_vanishes_under_our_hands_is_made_again(client, service,
     once('PUT', f'{tagged.uuid}/inventories', lambda: service.delete(tagged.uuid))
     client.publish(ROOT, [tagged])
     assert service.inventories(tagged.uuid)['FPGA']['total'] == 1
+
+
+def test_who_is_not_placement_cannot_be_asked_who_holds_what(service):
+    with pytest.raises(errors.PlacementUnavailable, match='answered 404'):
+        placement.Allocations(keystone.connect(service.conf, 'placement', service._session(
+            webob.exc.HTTPNotFound()))).providers_of('server')
 
 
 def test_a_compute_node_that_vanishes_under_our_hands_is_said(client, service, once, tagged):
