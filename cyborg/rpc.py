@@ -21,7 +21,8 @@ AGENT = 'agent'
 #: how often to try to send a message, at growing intervals, before the broker counts as away;
 #: otherwise whoever sends would hang until it is back
 TRIES = 3
-#: what a broker says that is there and will not have us: the user, the password, the virtual host
+#: what a broker says that is there and will not have us: a wrong user, password or virtual host,
+#: a user who may not make queues, a queue of another kind
 REFUSALS = kombu_errors.ChannelError, kombu_errors.ConnectionError
 #: seconds before a broker that refused us is asked again
 PAUSE = 10
@@ -117,7 +118,8 @@ def _readable_errors() -> Iterator[None]:
 
 def _refusal(error: Exception) -> str:
     why = getattr(error, 'reply_text', '') or str(error)
-    return f'The broker refuses us, check [DEFAULT] transport_url: {why.rstrip(".")}.'
+    return ('The broker refuses us, check [DEFAULT] transport_url and what its user may do: '
+            f'{why.rstrip(".")}.')
 
 
 class Server:
@@ -145,7 +147,7 @@ class Server:
     def _try(self) -> str | None:
         try:
             self._server.start()
-        except REFUSALS as error:
+        except (*REFUSALS, messaging.MessageDeliveryFailure) as error:  # the last: of a queue
             return _refusal(error)
         return None
 

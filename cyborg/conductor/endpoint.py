@@ -95,5 +95,5 @@ class Endpoint:
                 self.agents.do(context, hostname, works)
             for hostname in stale_hosts:
                 self.agents.wake(context, hostname)
-        except messaging.MessagingException:
-            LOG.exception('Could not reach an agent; its work waits for the next sweep.')
+        except messaging.MessagingException as error:
+            LOG.warning('An agent could not be told; its work waits for the next sweep: %s', error)

@@ -60,9 +60,10 @@ def test_a_process_without_a_broker_in_its_configuration_says_so(configured):
 
 
 def test_a_server_waits_for_a_broker_that_does_not_know_it_yet(configured, monkeypatch, caplog):
-    # given a broker to which our user is added after its third refusal
+    # given a broker to which our user is added after its third refusal, the last of a queue
     transport = rpc.transport(configured('transport_url = kombu+memory:////'))
-    listen, refusals = transport._listen, [refused(), refused(), refused()]
+    listen = transport._listen
+    refusals = [messaging.MessageDeliveryFailure('No.'), refused(), refused()]
 
     def hesitate(*arguments):
         if refusals:
