@@ -44,7 +44,7 @@ port = {port}
 [placement]
 auth_type = admin_token
 endpoint = {placement}
-token = admin
+token = {token}
 [nova]
 auth_type = none
 endpoint = {nova}
@@ -80,7 +80,7 @@ def write_configuration(
     exchange = f'cyborg-{uuid.uuid4()}'
     path.write_text(CONFIGURATION.format(
         transport=transport, exchange=exchange, directory=directory, port=port, nova=nova,
-        levels=LOG_LEVELS, placement=PLACEMENT,
+        levels=LOG_LEVELS, placement=PLACEMENT, token=embedded_placement.TOKEN,
         glance=GLANCE.format(url=glance) if glance else '',
         database=database or f'sqlite:///{directory}/cyborg.db') + more)
     return path

@@ -43,7 +43,7 @@ class Refused(Rejection):
 
 
 class Forbidden(errors.PlacementUnavailable):
-    """Our credentials do not allow it."""
+    """Our credentials do not allow it. To whoever has no other way Placement cannot be used."""
 
 
 #: What a 409 is about; one that names no other reason is a race.

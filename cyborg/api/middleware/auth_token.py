@@ -41,13 +41,12 @@ class AuthTokenMiddleware(keystonemiddleware.auth_token.AuthProtocol):
         """The middleware would find out with the first request, and fail all of them."""
         is_plain = not (self._conf.get('memcache_sasl_enabled')
                         or self._conf.get('memcache_tls_enabled'))
-        module, package = (('memcache', 'python-memcached') if is_plain
+        module, package = (('memcache', 'openstack-cyborg[memcached]') if is_plain
                            else ('bmemcached', 'python-binary-memcached'))
         if self._conf.get('memcached_servers') and not importlib.util.find_spec(module):
             raise errors.ConfigError(
-                why=f'[keystone_authtoken] memcached_servers needs {package}, which is not '
-                    'installed: install it (pip install openstack-cyborg[memcached]), or unset '
-                    'the option.')
+                why=f'[keystone_authtoken] memcached_servers needs the module {module}, which is '
+                    f'not installed: pip install {package}, or unset the option.')
 
     def process_request(self, request: webob.Request) -> webob.Response | None:
         if self._is_public(request.environ.get('PATH_INFO', '')):
