@@ -160,6 +160,17 @@ def test_deleting_does_not_need_a_living_agent(gpus):
     eventually(lambda: not owed(gpus))
 
 
+def assert_refused_until_cleaned(gpus, rp, why):
+    """Nothing of a provider can be had before its host, which is away, is back and has cleaned."""
+    assert gpus.unbind(*gpus.arqs()).status_code == 202
+    [arq] = gpus.request('vgpu')
+    refused = gpus.bind(arq, rp=rp)
+    assert refused.status_code == 409 and why in refused.text
+    gpus.standalone.add_host(gpus.gpu)
+    eventually(lambda: not owed(gpus))
+    assert gpus.bind(arq, rp=rp).status_code == 202
+
+
 @pytest.mark.parametrize('gpus', ['[api]\nbind_wait = 0\n'], indirect=True)
 def test_a_handle_that_waits_for_its_clean_up_is_not_given_out(gpus):
     gpus.profile('all', {'resources:VGPU': '8'})
@@ -168,13 +179,7 @@ def test_a_handle_that_waits_for_its_clean_up_is_not_given_out(gpus):
     assert gpus.bind(arqs, rp=rp).status_code == 202
     eventually(lambda: {arq['state'] for arq in gpus.arqs()} == {'Bound'})
     gpus.standalone.remove_host('compute1')
-    assert gpus.unbind(*gpus.arqs()).status_code == 202
-    [arq] = gpus.request('vgpu')
-    refused = gpus.bind(arq, rp=rp)
-    assert refused.status_code == 409 and 'still cleans up' in refused.text
-    gpus.standalone.add_host(gpus.gpu)
-    eventually(lambda: not owed(gpus))
-    assert gpus.bind(arq, rp=rp).status_code == 202
+    assert_refused_until_cleaned(gpus, rp, 'still cleans up')
 
 
 @pytest.mark.parametrize('gpus', ['heartbeat_timeout = 3\n[agent]\nresync_interval = 1\n'
@@ -185,13 +190,7 @@ def test_nobody_waits_for_a_clean_up_that_a_silent_agent_owes(gpus):
     assert gpus.bind(gpus.request('all'), rp=rp).status_code == 202
     gpus.standalone.remove_host('compute1')
     eventually(lambda: {arq['state'] for arq in gpus.arqs()} == {'Unknown'})
-    assert gpus.unbind(*gpus.arqs()).status_code == 202
-    [arq] = gpus.request('vgpu')
-    refused = gpus.bind(arq, rp=rp)
-    assert refused.status_code == 409 and 'agent of compute1, which is silent' in refused.text
-    gpus.standalone.add_host(gpus.gpu)
-    eventually(lambda: not owed(gpus))
-    assert gpus.bind(arq, rp=rp).status_code == 202
+    assert_refused_until_cleaned(gpus, rp, 'agent of compute1, which is silent')
 
 
 def test_after_a_restart_of_the_host_mdevs_are_made_again_and_nova_hears_it(gpus):
