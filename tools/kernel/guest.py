@@ -131,7 +131,7 @@ exec 3>&-
 
 def _make_initramfs(kernel: Kernel, directory: Path) -> None:
     root = directory / 'initramfs'
-    for name in ('bin', 'dev', 'proc', 'sys', 'root', 'lib'):
+    for name in ('bin', 'dev', 'proc', 'sys', 'merged', 'lib'):
         (root / name).mkdir(parents=True)
     shutil.copy2(kernel.busybox, root / 'bin/busybox')
     for applet in APPLETS:
