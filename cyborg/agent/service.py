@@ -33,6 +33,9 @@ class Agent:
                  make_monitor: MakeMonitor = hotplug.UdevMonitor,
                  driver_names: list[str] | None = None) -> None:
         names = conf.agent.enabled_drivers if driver_names is None else driver_names
+        if not names:
+            LOG.warning('[agent] enabled_drivers names no driver: no device of %s is found or '
+                        'offered.', hostname)
         guards = [Guard(each, conf.agent.driver_timeout)
                   for each in driver.load(names, conf, sysfs)]
         conductor = ConductorAPI(transport)

@@ -5,8 +5,9 @@ from oslo_config import cfg
 
 GROUP = cfg.OptGroup('agent', title='What runs on each compute host')
 OPTS = [
-    cfg.ListOpt('enabled_drivers', default=['fake_driver'],
-                help='Drivers that look for devices on this host.'),
+    cfg.ListOpt('enabled_drivers', default=[], sample_default='nvidia_gpu_driver',
+                help='Drivers that look for devices on this host. Unset: none, so that nothing '
+                     'is offered.'),
     cfg.StrOpt(
         'resource_provider_name', sample_default='<fqdn>',
         help='Name of the compute node in Placement, which is what Nova calls the node. The '

@@ -112,3 +112,14 @@ def test_a_silent_host_is_told_from_a_living_one(cloud):
     assert cloud.get(f'/agents/{silent["uuid"]}') == silent
     [living] = cloud.get('/agents?alive=true&sort_key=last_heartbeat')['agents']
     assert living['hostname'] == 'compute1'
+
+
+def test_a_host_whose_drivers_nobody_named_offers_nothing_and_says_so(cloud, caplog):
+    # given a configuration that says nothing of drivers
+    unset = cloud.standalone.conf.agent.enabled_drivers
+    # when a host starts with it
+    cloud.host(drivers=unset)
+    # then it is ready, and has nothing to give
+    assert cloud.get('/devices') == {'devices': []}
+    assert cloud.providers() == {}
+    assert '[agent] enabled_drivers names no driver' in caplog.text
