@@ -26,10 +26,10 @@ import yaml
 from cyborg import errors
 from cyborg.sim import fuse
 from cyborg.sim.host import Host
+from cyborg.sim.namespace import CONTROLS
 from cyborg.sim.tree import refuse, scratch_directory
 from cyborg.sim.uevents import Sender
 
-CONTROLS = 'kernel/cyborg_sim'
 PATIENCE = 60.0  #: for the file system to be there, on a busy machine
 #: libudev trusts nothing but sysfs otherwise.
 VARIABLES = {'SYSTEMD_DEVICE_VERIFY_SYSFS': '0'}

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+CONTROLS = 'kernel/cyborg_sim'  #: the directory of /sys that controls the simulated host
+
 
 def why_not() -> str | None:
     """A sentence, if a simulated /sys cannot be had here."""

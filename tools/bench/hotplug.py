@@ -23,7 +23,7 @@ import yaml
 
 from cyborg.accelerator.sysfs import Sysfs
 from cyborg.agent.hotplug import UdevMonitor
-from cyborg.sim import inside, namespace
+from cyborg.sim import namespace
 from tests.fixtures.cloud import Cloud
 from tests.fixtures.hosts import SimHost
 
@@ -52,7 +52,7 @@ class MountedHost:
     def __init__(self, name: str, directory: Path) -> None:
         self.name = name
         self.sysfs = Sysfs()
-        self._controls = self.sysfs.path / inside.CONTROLS
+        self._controls = self.sysfs.path / namespace.CONTROLS
 
     def plug_in(self, **card: Any) -> None:
         (self._controls / 'plug_in').write_text(json.dumps(card))
