@@ -10,7 +10,14 @@ from oslo_log import log
 from cyborg import context
 from cyborg.conductor.audit import Audit
 from cyborg.conductor.endpoint import Endpoint
-from cyborg.db.sqlalchemy import attach_handles, binding, history, models, programming
+from cyborg.db.sqlalchemy import (
+    attach_handles,
+    binding,
+    history,
+    models,
+    programming,
+    releasing,
+)
 
 LOG = log.getLogger(__name__)
 
@@ -38,7 +45,7 @@ class Sweep(Endpoint):
 
     def sweep(self) -> None:
         """Fail what is overdue, remind hosts of work that a lost message was about, forget
-        old history."""
+        old history, delete requests that nobody binds."""
         age = datetime.timedelta(seconds=self.conf.conductor.sweep_interval)
         with self.change(context.internal(), 'conductor') as ledger:
             binding.fail_overdue(ledger)
@@ -47,12 +54,21 @@ class Sweep(Endpoint):
                     *programming.owing_hosts(ledger.session, *since)}
         self.tell_hosts(context.internal(), {}, sorted(late))
         self._prune()
+        self._delete_abandoned()
         self._audit()
 
     def _prune(self) -> None:
         keep = datetime.timedelta(days=self.conf.conductor.history_days)
         with self.db.writer() as session:
             history.prune(session, models.now() - keep)
+
+    def _delete_abandoned(self) -> None:
+        lifetime = datetime.timedelta(seconds=self.conf.conductor.initial_request_timeout)
+        if lifetime:
+            with self.change(context.internal(), 'conductor') as ledger:
+                deleted = releasing.delete_abandoned(ledger, lifetime)
+            if deleted:
+                LOG.info('Deleted %d accelerator requests that nobody bound.', deleted)
 
     def _audit(self) -> None:
         """Look for what should not be; operators are told, nothing is touched."""

@@ -24,6 +24,10 @@ OPTS = [
              'again. What Nova did not hear because it was away, or would not have us, is never '
              'given up.'),
     cfg.IntOpt(
+        'initial_request_timeout', min=0, default=86400,
+        help='Seconds after which an accelerator request that nobody has bound is deleted, so '
+             'that its device profile can be deleted; 0: never.'),
+    cfg.IntOpt(
         'history_days', min=1, default=90,
         help='Days for which the history of accelerator requests is kept.'),
     cfg.IntOpt(

@@ -223,6 +223,7 @@ class ExtArq(Base):
     __table_args__ = _table(
         _one_of('state', arq_states.State),
         sa.Index('ix_ext_arqs_state_bind_deadline', 'state', 'bind_deadline'),
+        sa.Index('ix_ext_arqs_state_created_at', 'state', 'created_at'),
         sa.Index('ix_ext_arqs_hostname_state', 'hostname', 'state'))
 
     uuid: orm.Mapped[str] = _uuid()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a request lets go: at once, whatever the host does; what must be cleaned waits for it."""
 
+import datetime
 from collections.abc import Collection, Sequence
 
 import sqlalchemy as sa
@@ -12,6 +13,8 @@ from cyborg.objects import arq_states
 from cyborg.objects.arq_states import Event, State
 
 Arq = models.ExtArq
+#: how many requests that nobody bound one transaction deletes
+ABANDONED_AT_ONCE = 100
 
 _BY_UUID = arqs.locking(Arq.uuid.in_(models.any_of('uuids')))
 _OF_INSTANCE = arqs.locking(Arq.instance_uuid == sa.bindparam('instance'))
@@ -49,6 +52,21 @@ def delete_of_instance(ledger: Ledger, scope: arqs.Scope, instance_uuid: str,
     query = _OF_INSTANCE.where(Arq.hostname == hostname) if hostname else _OF_INSTANCE
     rows = arqs.locked_by(ledger.session, query, scope, instance=instance_uuid)
     delete_rows(ledger, rows)
+    return len(rows)
+
+
+def delete_abandoned(ledger: Ledger, lifetime: datetime.timedelta) -> int:
+    """Delete requests that are older than this and were never bound, some at a time; returns
+    how many. The client that made them is gone, and they keep their profile from being deleted.
+    """
+    ids = ledger.session.scalars(
+        sa.select(Arq.id).where(Arq.state == State.INITIAL,
+                                Arq.created_at < models.now() - lifetime)
+        .order_by(Arq.created_at).limit(ABANDONED_AT_ONCE)).all()
+    # somebody may have bound one since it was read
+    rows = arqs.locked(ledger.session, Arq.id.in_(ids), Arq.state == State.INITIAL) if ids else []
+    delete_rows(ledger, rows,
+                f'Its client did not bind it within {lifetime.total_seconds():.0f} seconds.')
     return len(rows)
 
 
