@@ -384,8 +384,9 @@ def test_nova_is_not_told_of_a_failure_that_a_new_bind_has_mended(gpus, stubborn
     assert events_left(gpus) == [(arq['uuid'], 'completed')]
 
 
-def test_what_was_prepared_beside_a_part_that_fails_is_cleaned_too(gpus, stubborn, monkeypatch):
-    """All parts of a server are had, or none."""
+@pytest.fixture
+def prepared(stubborn, monkeypatch):
+    """The handles that the driver prepares: the first that it is asked for, and no other."""
     attach, prepared = stubborn.attach, []
 
     def attach_one(self, handle, work):
@@ -395,6 +396,11 @@ def test_what_was_prepared_beside_a_part_that_fails_is_cleaned_too(gpus, stubbor
         else:
             raise errors.DriverFailed(name=self.name, why='the card is full.')
     monkeypatch.setattr(stubborn, 'attach', attach_one)
+    return prepared
+
+
+def test_what_was_prepared_beside_a_part_that_fails_is_cleaned_too(gpus, prepared, monkeypatch):
+    """All parts of a server are had, or none."""
     gpus.profile('two', {'resources:VGPU': '2'})
     arqs = gpus.request('two')
     answer = gpus.bind(arqs)
@@ -405,10 +411,41 @@ def test_what_was_prepared_beside_a_part_that_fails_is_cleaned_too(gpus, stubbor
     steps = gpus.get(f'/accelerator_requests/{arqs[0]["uuid"]}/history')['history']
     assert 'the card is full' in steps[-1]['reason']
     # and once the card is well, the same requests can be bound
-    monkeypatch.setattr(stubborn, 'attach', attach)
+    monkeypatch.undo()
     assert gpus.bind(arqs).status_code == 202
     eventually(lambda: {arq['state'] for arq in gpus.arqs()} == {'Bound'})
     assert len(gpus.gpu.mdevs()) == 2
+
+
+@pytest.mark.parametrize('gpus', ['attach_attempts = 1000\n[api]\nbind_wait = 0\n'],
+                         indirect=True)
+@pytest.mark.parametrize('loss', ['reboot', 'card'])
+def test_what_was_prepared_for_a_bind_under_way_is_made_again_when_it_is_lost(
+        gpus, prepared, monkeypatch, loss):
+    # given a server with two virtual GPUs, of which the host could make only one so far
+    gpus.profile('two', {'resources:VGPU': '2'})
+    assert gpus.bind(gpus.request('two')).status_code == 202
+    eventually(lambda: gpus.gpu.mdevs() and is_prepared(gpus))
+    # when that one is lost, and the card is well again
+    if loss == 'reboot':
+        gpus.standalone.remove_host('compute1')
+        gpus.gpu.cards.reboot()
+        monkeypatch.undo()
+        gpus.standalone.add_host(gpus.gpu)
+    else:
+        gpus.gpu.cards.pull_out('0000:3b:00.0')
+        eventually(lambda: gpus.get('/devices')['devices'][0]['is_missing'])
+        monkeypatch.undo()
+        gpus.gpu.cards.plug_in('10de:1eb8', at='0000:3b:00.0')
+    # then the server gets both
+    eventually(lambda: {arq['state'] for arq in gpus.arqs()} == {'Bound'})
+    assert {arq['attach_handle_uuid'] for arq in gpus.arqs()} == gpus.gpu.mdevs()
+
+
+def is_prepared(cloud):
+    """Has the host told that it prepared a part?"""
+    with cloud.standalone.db.reader() as session:
+        return session.scalar(sa.select(models.ExtArq.id).where(models.ExtArq.is_prepared))
 
 
 def test_a_clean_up_that_fails_takes_its_handle_out_of_placement_until_it_succeeds(

@@ -22,6 +22,9 @@ REFUSALS: dict[CleanUp, type[errors.Conflict]] = {
     CleanUp.NONE: errors.NoFreeHandle, CleanUp.UNDER_WAY: errors.HandleNotClean,
     CleanUp.OWED: errors.CleanUpOwed}
 
+#: the host has done its part, also where a bind still waits for others of the same server
+IS_PREPARED = sa.or_(Arq.state == State.BOUND,
+                     sa.and_(Arq.state == State.BIND_STARTED, Arq.is_prepared))
 _WANTED = arqs.locking(sa.or_(Arq.uuid.in_(models.any_of('uuids')),
                               Arq.instance_uuid.in_(models.any_of('instances'))))
 
@@ -206,19 +209,26 @@ def fail_overdue(ledger: Ledger) -> None:
 
 def provision(ledger: Ledger, hostname: str, *which: sa.ColumnElement[bool]) -> None:
     """An agent starts, or such handles came back: what was prepared of them may be gone."""
-    is_prepared = sa.select(Handle.id).where(
+    is_held = sa.select(Handle.id).where(
         Handle.arq_id == Arq.id, Handle.is_host_prepared, *which).exists()
-    rows = arqs.locked(ledger.session, Arq.hostname == hostname, Arq.state == State.BOUND,
-                       is_prepared)
-    arqs.move(ledger, rows, Event.PROVISION, is_prepared=False)
+    _prepare_again(ledger, arqs.locked(ledger.session, Arq.hostname == hostname, IS_PREPARED,
+                                       is_held))
+
+
+def _prepare_again(ledger: Ledger, rows: Sequence[Arq]) -> None:
+    """Ask the host anew for what it had prepared. A bind that is under way goes on waiting."""
+    bound = [row for row in rows if row.state == State.BOUND]
+    arqs.move(ledger, bound, Event.PROVISION, is_prepared=False)
+    if starting := [row for row in rows if row.state == State.BIND_STARTED]:
+        arqs.write(ledger, starting, State.BIND_STARTED, State.BIND_STARTED, is_prepared=False)
 
 
 def compare(ledger: Ledger, report: objects.Report) -> None:
     """A host tells which mediated devices it has, at a moment when none is in the making.
 
-    One that a bound request should have, and that went with its card or by somebody's hand, is
-    made again; what was made after the host looked is not missed. One that is left of a request
-    that is gone is removed. Those that are not ours are none of our business.
+    One that a request should have, and that went with its card or by somebody's hand, is made
+    again; what was made after the host looked is not missed. One that is left of a request that
+    is gone is removed. Those that are not ours are none of our business.
     """
     here = sa.and_(
         Handle.type == objects.HandleType.MDEV, Handle.is_missing.is_(False),
@@ -227,10 +237,10 @@ def compare(ledger: Ledger, report: objects.Report) -> None:
             .where(models.Device.hostname == report.hostname)))
     missed = [(handle, turn) for handle, turn in report.prepared.items()
               if handle not in report.mdevs]
-    lost = arqs.locked(ledger.session, Arq.state == State.BOUND, Arq.id.in_(
+    lost = arqs.locked(ledger.session, IS_PREPARED, Arq.id.in_(
         sa.select(Handle.arq_id).where(
             here, sa.tuple_(Handle.uuid, Handle.turn).in_(missed)))) if missed else []
-    arqs.move(ledger, lost, Event.PROVISION, is_prepared=False)
+    _prepare_again(ledger, lost)
     ledger.session.execute(
         sa.update(Handle).where(here, attach_handles.IS_FREE, Handle.uuid.in_(report.mdevs))
         .values(cleanup_since=models.now()),
