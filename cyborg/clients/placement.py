@@ -4,12 +4,12 @@
 import contextlib
 import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from keystoneauth1.adapter import Adapter
 
 from cyborg import errors, objects
-from cyborg.clients.placement_api import PlacementApi, Rejection, Stale
+from cyborg.clients.placement_api import InUse, PlacementApi, Rejection, Stale
 from cyborg.clients.provider_tree import Subtree
 from cyborg.clients.publication import Publication, Published, Wanted
 
@@ -35,16 +35,14 @@ class Placement:
     def publish(self, root_name: str, providers: Iterable[objects.Provider]) -> Published:
         """Make our providers below a compute node equal to these; touch nothing else.
 
-        The same list again costs no call. What guests still hold is withdrawn as far as can be,
-        and tried again each time.
+        The same list again costs no call. Those that are not in it are emptied and kept. What
+        guests still hold is reserved, and tried again each time.
         """
         wanted = frozenset(map(Wanted.of, providers))
         if root_name in self._done and self._done[root_name][0] == wanted:
             return self._done[root_name][1]
         self._done.pop(root_name, None)
-        if root_name not in self._subtrees:
-            self._subtrees[root_name] = Subtree(self._api, root_name)
-        published = _publish(self._subtrees[root_name], wanted)
+        published = _publish(self._subtree(root_name), wanted)
         if published.is_settled:
             self._done[root_name] = wanted, published
         return published
@@ -52,6 +50,35 @@ class Placement:
     def forget(self) -> None:
         """Have the next publication look at Placement, even if nothing changed here."""
         self._done.clear()
+
+    def leftovers(self, root_name: str, wanted: Collection[str]) -> dict[str, str]:
+        """Our providers below a compute node that are not among these uuids, leaves first:
+        uuid -> name."""
+        with _understood():
+            subtree = self._subtree(root_name)
+            rows = subtree.read()
+            return {uuid: row['name'] for uuid, row in reversed(rows.items())
+                    if subtree.seen[uuid].is_ours and uuid not in wanted}
+
+    def delete(self, uuids: Iterable[str]) -> set[str]:
+        """Delete these, leaves first; returns those that stay since something is in the way:
+        allocations, or providers below."""
+        self.forget()
+        stay = set()
+        for uuid in uuids:
+            with _understood():
+                try:
+                    self._api.delete(uuid)
+                except InUse:
+                    stay.add(uuid)
+                except Stale:
+                    pass  # somebody else was faster
+        return stay
+
+    def _subtree(self, root_name: str) -> Subtree:
+        if root_name not in self._subtrees:
+            self._subtrees[root_name] = Subtree(self._api, root_name)
+        return self._subtrees[root_name]
 
 
 def _publish(subtree: Subtree, wanted: Iterable[Wanted]) -> Published:
@@ -88,7 +115,7 @@ class Allocations:
 
 @contextlib.contextmanager
 def _understood() -> Iterator[None]:
-    """Who will not answer such a question is not Placement, or none that we can use."""
+    """An endpoint that rejects a plain question is not Placement, or none that we can use."""
     try:
         yield
     except Rejection as rejection:

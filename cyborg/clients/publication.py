@@ -4,7 +4,7 @@
 import contextlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -86,19 +86,18 @@ class Publication:
 
     def run(self) -> Published:
         existing = self._match()
-        unwanted = {uuid for uuid, seen in self.seen.items() if seen.is_ours}
+        kept = set(existing.values())
         # what must go goes first, so that nothing is on offer twice
-        held = self._withdraw(unwanted.difference(existing.values()))
+        self._empty([uuid for uuid in self.rows if self.seen[uuid].is_ours and uuid not in kept])
         self.api.learn_traits(trait for provider in self.wanted for trait in provider.traits)
         for provider in self.wanted:
             with self._apart():
                 self._place(provider, existing.get(provider.uuid))
         self._offer({self.placed[provider.uuid]: provider.inventories
                      for provider in self.wanted if provider.uuid in self.placed})
-        still_held = self._withdraw(held)
         if self.refusals:
             raise errors.PlacementUnavailable(why='; '.join(self.refusals))
-        return Published(self.adopted, self.conflicts, self.is_settled and not still_held)
+        return Published(self.adopted, self.conflicts, self.is_settled)
 
     def _match(self) -> dict[str, str]:
         """Wanted uuid -> uuid of the provider of that name; those that others claim are noted."""
@@ -229,23 +228,13 @@ class Publication:
             seen.generation = self.api.set_inventories(uuid, seen.generation, inventories)
             seen.inventories = inventories
 
-    def _withdraw(self, unwanted: Iterable[str]) -> list[str]:
-        """Delete these, leaves first; those that others are below are only emptied, and told."""
-        held = []
-        for uuid in [uuid for uuid in reversed(self.rows) if uuid in unwanted]:
-            if any(row['parent_provider_uuid'] == uuid for row in self.rows.values()):
-                held.append(uuid)
-            else:
-                try:
-                    self.api.delete(uuid)
-                except InUse:
-                    self.is_settled = False
-                else:
-                    LOG.info('Deleted resource provider %s (%s)', self.rows[uuid]['name'], uuid)
-                    del self.rows[uuid], self.seen[uuid]
-                    continue
-            self._write_inventories(uuid, _reserved(self._inventories(uuid)))
-        return held
+    def _empty(self, unwanted: Collection[str]) -> None:
+        """Take inventories and traits away, and keep the providers: nova-compute remembers them,
+        and builds nothing while one that it remembers is missing."""
+        self._offer(dict.fromkeys(unwanted, {}))
+        for uuid in unwanted:
+            if not self.seen[uuid].inventories:  # what a guest holds keeps its traits
+                self._set_traits(uuid, frozenset({OWNER}))
 
 
 def _reserved(inventories: Inventories) -> Inventories:

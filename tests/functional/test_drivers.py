@@ -204,6 +204,21 @@ class TestHotPlug:
         host.pull_out(self.QAT)
         eventually(lambda: offered(cloud) == {'compute1_0000:c5:00.0': 1})
 
+    def test_the_provider_of_a_card_that_was_pulled_out_is_kept_for_its_return(self, cloud, host):
+        def uuids():
+            name = f'compute1_{self.QAT}'
+            return [each['uuid'] for each in cloud.placement.get(
+                f'/resource_providers?name={name}').json()['resource_providers']]
+        host.plug_in('8086:4940', at=self.QAT)
+        eventually(lambda: offered(cloud))
+        before = uuids()
+        host.pull_out(self.QAT)
+        eventually(lambda: not offered(cloud))
+        assert uuids() == before
+        host.plug_in('8086:4940', at=self.QAT)
+        eventually(lambda: offered(cloud))
+        assert uuids() == before
+
     def test_virtual_functions_that_come_and_go_change_what_is_offered(self, cloud, host):
         host.plug_in('8086:4940', at=self.QAT, vfs=0)
         name = f'compute1_{self.QAT}'

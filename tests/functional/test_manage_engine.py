@@ -3,18 +3,22 @@
 
 import argparse
 import logging
+import uuid
 
 import pytest
 import requests
 import sqlalchemy as sa
 
+from cyborg import errors
 from cyborg.clients import keystone
 from cyborg.cmd import manage_audit, manage_hosts, status
 from cyborg.db.sqlalchemy import models
 from tests.fixtures.cloud import PATIENCE, Cloud, eventually
+from tests.fixtures.hosts import SimHost
 from tools.services.server import free_port
 
 FPGA = {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
+QAT = '0000:6b:00.0'
 
 
 @pytest.fixture
@@ -105,3 +109,48 @@ def test_a_host_that_is_gone_is_forgotten(cloud, manage):
     assert (steps[-1]['actor'], steps[-1]['to_state'], steps[-1]['reason']) == (
         'operator', 'Unbound', 'Host compute1 is gone.')
     assert manage('audit')[0] == 0
+
+
+def test_what_devices_left_in_placement_is_listed_and_deleted(cloud, manage):
+    # given a host whose card was pulled out, beside one that stays
+    host = cloud.host('compute2', make=SimHost, drivers=['intel_qat_driver'])
+    for address in (QAT, '0000:70:00.0'):
+        host.plug_in('8086:4940', at=address)
+    eventually(lambda: len(cloud.providers('compute2')) == 2)
+    host.pull_out(QAT)
+    eventually(lambda: len(cloud.providers('compute2')) == 1)
+    # when the operator asks, nothing happens yet
+    code, said = manage('host', 'tidy', 'compute2')
+    assert code == 0 and f'compute2_{QAT}' in said
+    assert '1 resource providers belong to devices that are gone' in said
+    assert manage('host', 'tidy', 'compute2')[1] == said
+    # and when he says so, it is deleted
+    code, said = manage('host', 'tidy', 'compute2', '--yes')
+    assert code == 0 and said.startswith('1 resource providers deleted. Restart nova-compute')
+    assert manage('host', 'tidy', 'compute2') == (0, 'There is nothing to tidy\n')
+    # the card comes back as if it had never been there
+    host.plug_in('8086:4940', at=QAT)
+    eventually(lambda: len(cloud.providers('compute2')) == 2)
+
+
+def test_a_provider_that_a_server_holds_is_not_tidied_away(cloud, manage):
+    host = cloud.host('compute2', make=SimHost, drivers=['intel_qat_driver'])
+    host.plug_in('8086:4940', at=QAT)
+    eventually(lambda: cloud.providers('compute2'))
+    [provider] = cloud.providers('compute2').values()
+    [resource_class] = provider['inventories']
+    assert cloud.placement.put(
+        f'/allocations/{uuid.uuid4()}', json={
+            'allocations': {provider['uuid']: {'resources': {resource_class: 1}}},
+            'project_id': 'project', 'user_id': 'user', 'consumer_generation': None,
+            'consumer_type': 'INSTANCE'},
+        headers={'OpenStack-API-Version': 'placement 1.39'}).ok
+    host.pull_out(QAT)
+    eventually(lambda: not cloud.get('/devices', params={'hostname': 'compute2'})['devices'])
+    code, said = manage('host', 'tidy', 'compute2', '--yes')
+    assert code == 1 and 'stays: servers hold a part of it' in said
+
+
+def test_tidying_an_unknown_host_is_said_in_a_sentence(manage):
+    with pytest.raises(errors.ProviderTreeMissing, match='nowhere'):
+        manage('host', 'tidy', 'nowhere')

@@ -46,3 +46,9 @@ def get(session: orm.Session, uuid: str) -> objects.Deployable:
     if not found:
         raise errors.DeployableNotFound(uuid=uuid)
     return found[0]
+
+
+def providers_of(session: orm.Session, hostname: str) -> set[str]:
+    """The uuids of a host's resource providers."""
+    return set(session.scalars(sa.select(Deployable.rp_uuid).join(Deployable.device)
+                               .where(models.Device.hostname == hostname)))

@@ -101,6 +101,11 @@ class Service:
     def inventories(self, provider):
         return self.ask('GET', f'/resource_providers/{provider}/inventories')['inventories']
 
+    def is_empty(self, provider):
+        """Is it there, ours, and with nothing to offer?"""
+        return (self.traits(provider) == {'OWNER_CYBORG'}
+                and self.inventories(provider) == {})
+
     def rows(self):
         found = self.ask('GET', f'/resource_providers?in_tree={self.root}')['resource_providers']
         return {row['name']: row for row in found if row['uuid'] != self.root}

@@ -46,12 +46,12 @@ def test_a_device_that_nova_claims_later_is_withdrawn(client, service, wanted):
     published = client.publish(ROOT, [free, used])
 
     assert published.conflicts.keys() == {free.name, used.name}
-    assert free.name not in service.names()
+    assert service.is_empty(free.uuid)
     assert service.inventories(used.uuid)['FPGA']['reserved'] == 1
-    # and when the guest has gone, it goes too
+    # and when the guest has gone, it is emptied too
     service.release(guest)
     assert client.publish(ROOT, [free, used]).is_settled
-    assert used.name not in service.names()
+    assert service.is_empty(used.uuid)
 
 
 def test_a_claim_that_is_given_up_frees_the_device(client, service, wanted):
@@ -168,27 +168,55 @@ def test_a_compute_node_below_something_leaves_its_siblings_alone(client, servic
     client.publish(ROOT, [wanted('0000:84:00.0')])
     client.publish(ROOT, [])
 
-    assert service.names() == {'rack', 'compute2', 'compute2_0000:84:00.0'}
+    assert service.names() == {'rack', 'compute2', 'compute2_0000:84:00.0',
+                               f'{ROOT}_0000:84:00.0'}
     assert service.inventories(theirs)['FPGA']['reserved'] == 0
 
 
 # --- what guests hold
 
+def test_the_provider_of_a_device_that_is_gone_is_emptied_and_kept(client, service, wanted):
+    card = wanted('0000:84:00.0', resource_class=None, total=0)
+    region = wanted('0000:84:00.0_0', parent=card, traits=['CUSTOM_A'])
+    client.publish(ROOT, [card, region])
+    assert client.publish(ROOT, []).is_settled
+    assert service.names() == {card.name, region.name}
+    assert service.is_empty(card.uuid) and service.is_empty(region.uuid)
+
+
+def test_a_provider_is_taken_up_again_when_its_device_returns(client, service, wanted):
+    card = wanted('0000:84:00.0', traits=['CUSTOM_A'])
+    client.publish(ROOT, [card])
+    before = service.shape()
+    client.publish(ROOT, [])
+    assert client.publish(ROOT, [card]).is_settled
+    assert service.shape() == before
+
+
+def test_an_empty_provider_of_ours_in_another_place_is_moved_when_it_is_taken_up(
+        client, service, wanted):
+    card, other = wanted('0000:84:00.0'), wanted('0000:85:00.0')
+    client.publish(ROOT, [card, wanted('region', parent=card)])
+    client.publish(ROOT, [card])
+    client.publish(ROOT, [card, other, wanted('region', parent=other)])
+    assert service.rows()[f'{ROOT}_region']['parent_provider_uuid'] == other.uuid
+
+
 def test_a_vanished_device_in_use_stays_reserved_until_it_is_free(client, service, wanted):
     card = wanted('0000:84:00.0', resource_class=None, total=0)
-    regions = [wanted(f'0000:84:00.0_{n}', parent=card) for n in range(2)]
+    regions = [wanted(f'0000:84:00.0_{n}', parent=card, traits=['CUSTOM_A']) for n in range(2)]
     client.publish(ROOT, [card, *regions])
     guest = service.allocate(regions[0].uuid, 'FPGA')
 
     assert not client.publish(ROOT, []).is_settled
 
-    assert service.names() == {card.name, regions[0].name}
     assert service.inventories(regions[0].uuid)['FPGA']['reserved'] == 1
-    assert 'OWNER_CYBORG' in service.traits(regions[0].uuid)
-    # when the guest goes, the next publication removes the rest
+    assert service.traits(regions[0].uuid) == {'OWNER_CYBORG', 'CUSTOM_A'}
+    assert service.is_empty(regions[1].uuid)
+    # when the guest goes, the next publication empties it too
     service.release(guest)
     assert client.publish(ROOT, []).is_settled
-    assert not service.names()
+    assert service.is_empty(regions[0].uuid)
 
 
 def test_an_agent_that_starts_anew_finishes_a_withdrawal(client, service, wanted):
@@ -199,16 +227,40 @@ def test_an_agent_that_starts_anew_finishes_a_withdrawal(client, service, wanted
     assert service.inventories(card.uuid)['FPGA']['reserved'] == 1
     service.release(guest)
     assert service.client().publish(ROOT, []).is_settled
-    assert not service.names()
+    assert service.is_empty(card.uuid)
 
 
-def test_an_inner_provider_with_inventory_is_reserved_above_a_used_one(client, service, wanted):
+def test_leftovers_are_ours_and_deleted_leaves_first(client, service, wanted):
+    card, other = wanted('0000:84:00.0'), wanted('0000:85:00.0')
+    region = wanted('0000:84:00.0_0', parent=card)
+    service.make(f'{ROOT}_of_nova', service.root)
+    client.publish(ROOT, [card, region, other])
+    client.publish(ROOT, [other])
+
+    found = client.leftovers(ROOT, {other.uuid})
+
+    assert found == {region.uuid: region.name, card.uuid: card.name}
+    assert client.delete(found) == set()
+    assert service.names() == {other.name, f'{ROOT}_of_nova'}
+    assert client.delete(found) == set()  # as if somebody else had been faster
+
+
+def test_a_leftover_that_a_guest_holds_stays(client, service, wanted):
+    card = wanted('0000:84:00.0', resource_class=None, total=0)
+    region = wanted('0000:84:00.0_0', parent=card)
+    client.publish(ROOT, [card, region])
+    service.allocate(region.uuid, 'FPGA')
+    assert client.delete(client.leftovers(ROOT, ())) == {card.uuid, region.uuid}
+    assert service.names() == {card.name, region.name}
+
+
+def test_an_inner_provider_is_emptied_above_a_used_one(client, service, wanted):
     card = wanted('0000:84:00.0', resource_class='CUSTOM_CARD')
     region = wanted('0000:84:00.0_0', parent=card)
     client.publish(ROOT, [card, region])
     service.allocate(region.uuid, 'FPGA')
     assert not client.publish(ROOT, []).is_settled
-    assert service.inventories(card.uuid)['CUSTOM_CARD']['reserved'] == 1
+    assert service.is_empty(card.uuid)
 
 
 def test_a_device_that_returns_is_on_offer_again(client, service, wanted):
@@ -365,7 +417,10 @@ def test_whatever_there_was_the_last_wish_counts(service, wanted, first, second,
     assert client.publish(ROOT, reversed(providers(second))).is_settled
 
     names = {None: ROOT} | {node[0]: f'{ROOT}_0000:8{node[0]}:00.0' for node in second}
-    assert service.shape() == {
+    shape = service.shape()
+    assert all(shape.pop(name)[1:] == ({'OWNER_CYBORG'}, {})
+               for name in shape.keys() - names.values())
+    assert shape == {
         names[place]: (names[parent], {*traits, 'OWNER_CYBORG'}, {
             resource_class: {'total': total, 'reserved': reserved, 'min_unit': 1,
                              'max_unit': total, 'step_size': 1, 'allocation_ratio': 1.0}

@@ -85,21 +85,31 @@ def test_one_more_card_costs_its_own_calls(client, cards, calls):
                               ('PUT', 'traits'), ('PUT', 'inventories')]
 
 
-def test_one_card_less_costs_one_deletion(client, cards, calls):
+def test_one_card_less_costs_two_writes(client, cards, calls):
     client.publish(ROOT, cards)
     calls()
     client.publish(ROOT, cards[1:])
-    assert kinds(calls()) == [('GET', 'resource_providers'), ('DELETE', cards[0].uuid)]
+    assert kinds(calls()) == [('GET', 'resource_providers'), ('PUT', 'inventories'),
+                              ('PUT', 'traits')]
 
 
-def test_a_card_with_regions_less_costs_one_deletion_each(client, wanted, calls):
+def test_a_card_with_regions_less_costs_one_write_of_all_inventories(client, wanted, calls):
     card = wanted('0000:84:00.0', resource_class='CUSTOM_CARD')
-    region = wanted('0000:84:00.0_0', parent=card)
+    region = wanted('0000:84:00.0_0', parent=card, traits=['CUSTOM_A'])
     client.publish(ROOT, [card, region])
     calls()
     client.publish(ROOT, [])
-    assert kinds(calls()) == [('GET', 'resource_providers'), ('DELETE', region.uuid),
-                              ('DELETE', card.uuid)]
+    assert kinds(calls()) == [('GET', 'resource_providers'), ('POST', 'reshaper'),
+                              ('PUT', 'traits')]
+
+
+def test_what_was_emptied_once_costs_nothing_more(client, cards, calls):
+    client.publish(ROOT, cards)
+    client.publish(ROOT, cards[1:])
+    calls()
+    client.forget()
+    client.publish(ROOT, cards[1:])
+    assert kinds(calls()) == [('GET', 'resource_providers')]
 
 
 def test_a_changed_amount_costs_one_write(client, wanted, calls):
@@ -150,7 +160,7 @@ def test_a_device_that_a_guest_holds_costs_two_calls_each_time(client, service, 
     client.publish(ROOT, cards[1:])
     calls()
     client.publish(ROOT, cards[1:])
-    assert kinds(calls()) == [('GET', 'resource_providers'), ('DELETE', cards[0].uuid)]
+    assert kinds(calls()) == [('GET', 'resource_providers'), ('PUT', 'inventories')]
 
 
 def test_two_compute_nodes_do_not_disturb_each_other(client, service, cards, wanted, calls):

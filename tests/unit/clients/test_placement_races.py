@@ -140,18 +140,19 @@ def test_a_parent_that_vanishes_under_our_hands_is_made_again(client, service, w
     assert service.rows()[region.name]['parent_provider_uuid'] == card.uuid
 
 
-def test_an_allocation_right_before_the_deletion_saves_the_provider(
+def test_an_allocation_right_before_the_withdrawal_keeps_the_inventory(
         client, service, once, tagged):
     client.publish(ROOT, [tagged])
-    once('DELETE', '', lambda: service.allocate(tagged.uuid, 'FPGA'))
+    once('PUT', f'{tagged.uuid}/inventories', lambda: service.allocate(tagged.uuid, 'FPGA'))
     assert not client.publish(ROOT, []).is_settled
     assert service.inventories(tagged.uuid)['FPGA']['reserved'] == 1
 
 
 def test_what_somebody_else_deletes_first_is_gone_all_the_same(client, service, once, tagged):
     client.publish(ROOT, [tagged])
-    once('DELETE', '', lambda: service.delete(tagged.uuid))
+    once('PUT', f'{tagged.uuid}/inventories', lambda: service.delete(tagged.uuid))
     assert client.publish(ROOT, []).is_settled
+    assert not service.names()
 
 
 @pytest.mark.parametrize('is_served', [False, True])
@@ -170,7 +171,7 @@ def test_however_far_it_came_the_next_time_ends_it(service, wanted, is_served):
                 raise requests.ConnectionError('cable')
 
         client = service.client()
-        client.publish(ROOT, [])
+        client.delete(client.leftovers(ROOT, ()))
         client.publish(ROOT, [old])
         setattr(service, 'after' if is_served else 'before', fail)
         try:
@@ -187,7 +188,7 @@ def test_however_far_it_came_the_next_time_ends_it(service, wanted, is_served):
         expected = service.shape()
     assert broken > 6
     assert expected == service.shape()
-    assert expected.keys() == {card.name, region.name}
+    assert expected.keys() == {old.name, card.name, region.name}
 
 
 def test_nobody_ever_sees_an_inventory_without_its_traits(client, service, tagged):
