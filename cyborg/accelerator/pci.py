@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Self
 
 from cyborg import errors, objects
@@ -116,6 +116,27 @@ def functions(sysfs: Sysfs) -> Iterator[Function]:
     for node in (sysfs / DEVICES).children():
         if ADDRESS.fullmatch(node.name):
             yield Function(node.path, sysfs)
+
+
+def addresses(sysfs: Sysfs, device: objects.Device) -> set[str]:
+    """Of all functions of a device: those that manage it, the virtual functions of these, and
+    those that guests receive or that hold what guests receive."""
+    found = {address for part in device.deployables for handle in part.attach_handles
+             if (address := address_of(handle.info))}
+    for path in device.control_paths:
+        if address := address_of(path.info):
+            virtual = Function.at(sysfs, address).virtual_functions.values()
+            found |= {address, *(each.address for each in virtual)}
+    return found
+
+
+def address_of(info: Mapping[str, str]) -> str | None:
+    """The address that ``attach_info`` has in parts; None if these are not one."""
+    try:
+        address = '{domain}:{bus}:{device}.{function}'.format(**info)
+    except KeyError:
+        return None
+    return address if ADDRESS.fullmatch(address) else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -273,14 +294,11 @@ class Driver(driver.Driver):
 
     def function(self, handle: objects.AttachHandle) -> Function:
         """Where a handle sits."""
-        try:
-            address = '{domain}:{bus}:{device}.{function}'.format(**handle.info)
-        except KeyError as missing:
+        address = address_of(handle.info)
+        if address is None:
             raise errors.DriverFailed(
-                name=self.name, why=f'handle {handle.uuid} lacks its {missing}.') from None
-        if not ADDRESS.fullmatch(address):
-            raise errors.DriverFailed(
-                name=self.name, why=f'handle {handle.uuid} sits at no PCI address: {address}.')
+                name=self.name, why=f'handle {handle.uuid} sits at no PCI address: '
+                                    f'{handle.info}.')
         return Function.at(self.sysfs, address)
 
 

@@ -13,7 +13,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from cyborg import context, errors, objects
-from cyborg.accelerator import mdev
+from cyborg.accelerator import mdev, pci
 from cyborg.accelerator.sysfs import Sysfs
 from cyborg.agent import drivers
 from cyborg.agent.attach import Attacher
@@ -57,6 +57,8 @@ class Inventory:
         self._compared_at = time.monotonic()
         self._adopted: dict[str, str] = {}
         self._conflicts: dict[str, str] = {}
+        #: provider name -> its device's PCI addresses, kept while a driver fails
+        self._addresses: dict[str, set[str]] = {}
         self._failures = 0
         #: all drivers were asked, and Placement has what they found
         self.is_ready = threading.Event()
@@ -142,6 +144,8 @@ class Inventory:
 
     def _tell(self, asker: context.RequestContext, report: objects.Report) -> None:
         programmed = self._programmer.count
+        self._addresses |= {part.name: pci.addresses(self._sysfs, device)
+                            for device in report.devices for part in device.deployables}
         plan = self._conductor.report(asker, report)
         LOG.info('Reported %s devices of %s.', len(report.devices), self._hostname)
         self._digest = report.digest
@@ -156,7 +160,8 @@ class Inventory:
             self._unpublished = self._planned
         if self._unpublished is None:
             return
-        published = self._placement.publish(self._hostname, self._unpublished)
+        published = self._placement.publish(
+            self._hostname, self._unpublished, self._addresses)
         if published.is_settled:  # else a guest still holds what should go: once more next time
             self._unpublished = None
         news = (published.conflicts != self._conflicts or not self.is_ready.is_set()

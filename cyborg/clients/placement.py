@@ -4,7 +4,7 @@
 import contextlib
 import random
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 
 from keystoneauth1.adapter import Adapter
 
@@ -32,13 +32,17 @@ class Placement:
         #: root name -> what was wanted last, and what came of it
         self._done: dict[str, tuple[frozenset[Wanted], Published]] = {}
 
-    def publish(self, root_name: str, providers: Iterable[objects.Provider]) -> Published:
+    def publish(self, root_name: str, providers: Iterable[objects.Provider],
+                addresses: Mapping[str, Set[str]] | None = None) -> Published:
         """Make our providers below a compute node equal to these; touch nothing else.
 
-        The same list again costs no call. Those that are not in it are emptied and kept. What
-        guests still hold is reserved, and tried again each time.
+        ``addresses`` are those of the functions of each provider's device, by provider name: a
+        provider of somebody else on one of them is a conflict. The same list again costs no
+        call. Providers that are not in it are emptied and kept. What guests still hold is
+        reserved, and tried again each time.
         """
-        wanted = frozenset(map(Wanted.of, providers))
+        known = addresses or {}
+        wanted = frozenset(Wanted.of(each, known.get(each.name, ())) for each in providers)
         if root_name in self._done and self._done[root_name][0] == wanted:
             return self._done[root_name][1]
         self._done.pop(root_name, None)

@@ -50,12 +50,19 @@ class Wanted:
     resource_class: str | None
     total: int
     reserved: int
+    #: PCI addresses of all functions of its device: who claims one claims the device
+    addresses: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, provider: objects.Provider) -> Self:
+    def of(cls, provider: objects.Provider, addresses: Iterable[str] = ()) -> Self:
         return cls(provider.uuid, provider.name, provider.parent_uuid,
                    frozenset((*provider.traits, OWNER)),
-                   provider.resource_class, provider.total, provider.reserved)
+                   provider.resource_class, provider.total, provider.reserved,
+                   frozenset(addresses))
+
+    @property
+    def identities(self) -> set[str]:
+        return _identities(self.name).union(*map(_identities, self.addresses))
 
     @property
     def inventories(self) -> Inventories:
@@ -112,7 +119,7 @@ class Publication:
                 if self.seen[uuid].is_ours}
         existing = {}
         for provider in self.wanted:
-            for row in filter(None, map(foreign.get, _identities(provider.name))):
+            for row in filter(None, map(foreign.get, sorted(provider.identities))):
                 self._claim(provider, f'{row["name"]} ({row["uuid"]}) is the same device, and '
                                       f'does not carry {OWNER}')
             if provider.parent_uuid in self.claims:

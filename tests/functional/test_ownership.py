@@ -23,11 +23,11 @@ def start(tmp_path):
     """A cloud whose only host has two cards."""
     clouds = []
 
-    def start(more):
+    def start(more, cards=CARDS):
         cloud = Cloud(tmp_path, more=f'[agent]\n{more}\n')
         cloud.start()
         clouds.append(cloud)
-        cloud.host(make=SimHost, cards=CARDS)
+        cloud.host(make=SimHost, cards=cards)
         return cloud
     yield start
     for cloud in clouds:
@@ -94,6 +94,19 @@ def test_a_claim_that_comes_later_is_found_without_any_change_of_the_host(start)
     eventually(lambda: NAME not in cloud.providers())
     claim.give_up(cloud)
     eventually(lambda: NAME in cloud.providers())
+
+
+@pytest.mark.parametrize('novas', [
+    'compute1_pci_0000_af_00_4', 'compute1_0000:AF:00.4',  # a virtual function that is offered
+    'compute1_pci_0000_af_01_3',  # one that is not: the type leaves it without a place
+    'compute1_pci_0000_af_00_0', 'compute1_0000:AF:00.0'])
+def test_a_card_is_claimed_with_any_of_its_functions(start, novas):
+    cloud = start('resync_interval = 1\nplacement_interval = 1\n[gpu_devices]\n'
+                  'enabled_vgpu_types = nvidia-471', [{'model': '10de:20b5', 'at': ADDRESS}])
+    eventually(lambda: NAME in cloud.providers())
+    Claim(novas).make(cloud)
+    eventually(lambda: set(conflicts(cloud)) == {NAME})
+    eventually(lambda: NAME not in cloud.providers())
 
 
 def test_a_provider_that_somebody_deleted_is_made_again(start):

@@ -28,6 +28,28 @@ def test_a_device_that_nova_sells_is_a_conflict(client, service, wanted, spellin
     assert service.traits(theirs) == {'OWNER_NOVA'}
 
 
+@pytest.mark.parametrize('spelling', ['0000:AF:00.4', 'pci_0000_af_00_4'])
+def test_a_virtual_function_that_nova_sells_is_a_conflict_of_the_whole_card(
+        client, service, wanted, spelling):
+    theirs = service.make(f'{ROOT}_{spelling}', service.root, ['OWNER_NOVA'], {'VGPU': 1})
+    card, other = wanted('0000:af:00.0'), wanted('0000:b0:00.0')
+    functions = {card.name: {'0000:af:00.0', '0000:af:00.4', '0000:af:00.5'},
+                 other.name: {'0000:b0:00.0', '0000:b0:00.4'}}
+
+    published = client.publish(ROOT, [card, other], functions)
+
+    assert published.conflicts.keys() == {card.name}
+    assert theirs in published.conflicts[card.name]
+    assert service.names() == {f'{ROOT}_{spelling}', other.name}
+
+
+def test_new_addresses_of_a_device_are_looked_for(client, service, wanted):
+    card = wanted('0000:af:00.0')
+    service.make(f'{ROOT}_pci_0000_af_00_4', service.root)
+    assert not client.publish(ROOT, [card], {card.name: {'0000:af:00.0'}}).conflicts
+    assert client.publish(ROOT, [card], {card.name: {'0000:af:00.0', '0000:af:00.4'}}).conflicts
+
+
 def test_an_address_that_only_begins_alike_is_no_conflict(client, service, wanted):
     service.make(f'{ROOT}_0000:84:00.1', service.root)
     service.make(f'{ROOT}_10000:84:00.0', service.root)
