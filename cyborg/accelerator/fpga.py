@@ -14,6 +14,10 @@ from cyborg.accelerator import pci, traits
 from cyborg.accelerator.sysfs import Node, Sysfs
 
 Facts = Mapping[str, str]
+#: What a region shows that is programmed with nothing.
+NO_FUNCTION = str(uuid.UUID(int=0))
+#: Not ids of anything: nothing, and what every read of a card that no longer answers gives.
+NO_IDS = frozenset({NO_FUNCTION, str(uuid.UUID(int=2 ** 128 - 1))})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +27,8 @@ class Region:
     number: int
     place: pci.Function  #: through which a guest reaches it
     types: tuple[str, ...] = ()  #: which images fit, by uuid
-    function: str | None = None  #: what it is programmed with, by uuid
+    #: what it is programmed with, by uuid; NO_FUNCTION if nothing; None if it does not tell
+    function: str | None = None
     bitstream: str | None = None  #: the image that made it that, if the card tells
     kpis: Facts = dataclasses.field(default_factory=dict)  #: what the card tells of that
     is_programmable: bool = False  #: the driver can load images into it
@@ -61,12 +66,18 @@ class Driver(pci.Driver):
         shell, _ = self.shell(card)
         return {'bitstream_id': shell} if shell else {}
 
+    def deployable(self, name: str, model: pci.Model, handles: list[objects.AttachHandle],
+                   *more: str, is_virtual: bool = False,
+                   **values: object) -> objects.Deployable:
+        return super().deployable(name, model, handles, traits.custom(self.type, self.maker),
+                                  *more, is_virtual=is_virtual, **values)
+
     def _deployable(self, card: pci.Function, model: pci.Model,
                     region: Region) -> objects.Deployable:
         handle = self.passthrough(region.place, 'vf' if region.place.is_virtual else 'pf')
         attributes = [attribute(f'region_type_uuid{number or ""}', each)
                       for number, each in enumerate(region.types)]
-        functions = (region.function,) if region.function else ()
+        functions = uuids(region.function)
         attributes += [
             attribute('function_uuid', each, {**region.kpis, **self._kpis.get(each, {})})
             for each in functions]
@@ -98,13 +109,21 @@ def text(card: Node, patterns: Iterable[str]) -> str | None:
 
 def uuids(words: str | None) -> tuple[str, ...]:
     """The uuids of a text, with or without dashes; what is none is left out."""
-    found = []
-    for word in (words or '').split():
-        try:
-            found.append(str(uuid.UUID(word)))
-        except ValueError:
-            continue
-    return tuple(dict.fromkeys(found))
+    found = filter(None, map(_uuid, (words or '').split()))
+    return tuple(each for each in dict.fromkeys(found) if each not in NO_IDS)
+
+
+def function(words: str | None) -> str | None:
+    """What a region is programmed with, as in Region.function."""
+    found = _uuid((words or '').strip())
+    return found if found == NO_FUNCTION else next(iter(uuids(found)), None)
+
+
+def _uuid(word: str) -> str | None:
+    try:
+        return str(uuid.UUID(word))
+    except ValueError:
+        return None
 
 
 def _configured_kpis(conf: cfg.ConfigOpts) -> dict[str, dict[str, str]]:

@@ -206,6 +206,7 @@ class Driver(driver.Driver):
         board = {'product_id': function.device, 'controller': function.class_code}
         if function.numa_node is not None:
             board['numa_node'] = str(function.numa_node)
+        control = self.control_function(function)
         return objects.Device(
             # A serial number would survive a change of slots, but what of it sysfs shows
             # depends on kernel, privilege and bound driver: a key must not change in use.
@@ -213,12 +214,17 @@ class Driver(driver.Driver):
             driver_name=self.name, std_board_info=board,
             vendor_board_info=self.board_info(function), fault=fault,
             doubt=self.doubt(function) if _goes_whole(function, deployables) else None,
-            control_paths=[objects.ControlPath(type='PCI', info=function.attach_info)],
+            control_paths=[objects.ControlPath(type='PCI', info=control.attach_info)]
+            if control else [],
             deployables=deployables)
 
     def key(self, function: Function) -> str:
         """What the device is known by."""
         return function.address
+
+    def control_function(self, function: Function) -> Function | None:
+        """The function through which the host manages the device."""
+        return function
 
     def slice(self, function: Function, model: Model) -> Iterable[objects.Deployable]:
         """What can be scheduled: here the virtual functions, or the card itself if it has none."""

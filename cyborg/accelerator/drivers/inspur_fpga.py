@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from cyborg.accelerator import fpga, pci
 
-TRAITS = ('CUSTOM_FPGA_INSPUR', 'CUSTOM_FPGA_PRODUCT_ID_{device}')
+TRAITS = ('CUSTOM_FPGA_PRODUCT_ID_{device}',)
 
 
 class InspurFpgaDriver(fpga.Driver):

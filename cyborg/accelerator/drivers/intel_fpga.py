@@ -2,14 +2,18 @@
 """Intel FPGAs, with the kernel's own driver (DFL) or the older one beside it (OPAE)."""
 
 import dataclasses
+import itertools
 import json
 import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from oslo_config import cfg
+
 from cyborg import errors
 from cyborg.accelerator import fpga, pci
+from cyborg.accelerator.sysfs import Sysfs
 
 VENDOR = '8086'
 CLASSES = ('1200',)
@@ -19,6 +23,7 @@ LONGEST_DESCRIPTION = 64 * 1024
 SHELL = re.compile('(0x)?[0-9a-f]{1,32}')
 SHELL_FACTS = ('bitstream_metadata', 'cache_size', 'fabric_version', 'ports_num', 'socket_id')
 LONGEST_FACT = 64
+LONGEST_ID = 4  #: of a port: more digits are noise
 FIRST = 0  #: the only region that fpgaconf reaches
 
 
@@ -66,12 +71,17 @@ class IntelFpgaDriver(fpga.Driver):
         pci.Model('1c2c', '1001', 'Silicom N5011', 'FPGA', classes=CLASSES),
     )
 
+    def __init__(self, conf: cfg.ConfigOpts, sysfs: Sysfs) -> None:
+        super().__init__(conf, sysfs)
+        #: address of a virtual function -> the id of its port, as it was last told
+        self._port_ids: dict[str, int] = {}
+
     def regions(self, card: pci.Function) -> Iterator[fpga.Region]:
         types = self._region_types(card)
         for number, place in self._places(card).items():
-            function = fpga.uuids(fpga.text(place, (f'{each.port}/afu_id' for each in LAYOUTS)))
-            yield fpga.Region(number, place, types, next(iter(function), None),
-                              is_programmable=number == FIRST)
+            function = fpga.function(
+                fpga.text(place, (f'{each.port}/afu_id' for each in LAYOUTS)))
+            yield fpga.Region(number, place, types, function, is_programmable=number == FIRST)
 
     def shell(self, card: pci.Function) -> tuple[str | None, fpga.Facts]:
         shell = fpga.text(card, (f'{each.manager}/bitstream_id' for each in LAYOUTS))
@@ -96,6 +106,8 @@ class IntelFpgaDriver(fpga.Driver):
                                             f'the region takes {taken}')
         if place.driver == 'vfio-pci':
             raise self._refusal(deployable, 'a guest has it')
+        if place.is_virtual and _port_id(place) is None:
+            raise self._refusal(deployable, f'{place.address} does not tell which region it is')
         if int(region) != FIRST:
             raise self._refusal(deployable, 'fpgaconf reaches the first region only')
         try:
@@ -116,7 +128,7 @@ class IntelFpgaDriver(fpga.Driver):
     def _places(self, card: pci.Function) -> dict[int, pci.Function]:
         """By region, the function through which a guest reaches it."""
         if parts := card.virtual_functions:
-            return parts  # the kernel gives each port one
+            return self._by_port(card, list(parts.values()))
         for layout in LAYOUTS:
             for manager in card.children(layout.manager):
                 ports = manager.number('ports_num')
@@ -130,6 +142,35 @@ class IntelFpgaDriver(fpga.Driver):
             return {0: card}  # a guest has it, so the driver that knows more is not there
         raise pci.Unusable(f'{card.address} is not bound to a driver for FPGAs (dfl-pci or '
                            'intel-fpga-pci), so its regions are not known.')
+
+    def _by_port(self, card: pci.Function,
+                 parts: list[pci.Function]) -> dict[int, pci.Function]:
+        """Virtual functions by the id of their port: only some ports may have been released.
+
+        One that a guest has does not tell its id. It keeps the id that it told last, else it
+        gets one of those that nobody else has, in the order of the functions.
+        """
+        told = {part: number for part in parts if (number := _port_id(part)) is not None}
+        found = {number: part for part, number in told.items()}
+        for part, number in told.items():
+            self._port_ids[part.address] = number
+            if found[number] is not part:
+                raise pci.Unusable(f'{found[number].address} and {part.address} both say that '
+                                   f'they are port {number} of {card.address}.')
+        silent = [part for part in parts if part not in told]
+        for part in silent:
+            if part.address in self._port_ids:
+                found.setdefault(self._port_ids[part.address], part)
+        taken = found.keys() | {port.number('id') for layout in LAYOUTS
+                                for port in card.children(layout.port)}
+        free = (number for number in itertools.count() if number not in taken)
+        found |= {next(free): part for part in silent if part not in found.values()}
+        return dict(sorted(found.items()))
+
+
+def _port_id(function: pci.Function) -> int | None:
+    told = fpga.text(function, (f'{each.port}/id' for each in LAYOUTS))
+    return int(told) if told and told.isdecimal() and len(told) <= LONGEST_ID else None
 
 
 def _place_options(card: pci.Function) -> Iterator[str]:

@@ -8,7 +8,7 @@ from cyborg.accelerator import fpga, pci, traits
 
 GOLDEN = 'd0'  #: how ids of cards begin that came without a shell
 MOST_TYPES = 8  #: that a shell takes; more is noise
-TRAITS = ('CUSTOM_FPGA_XILINX', 'CUSTOM_FPGA_PRODUCT_ID_{device}')
+TRAITS = ('CUSTOM_FPGA_PRODUCT_ID_{device}',)
 
 
 def _model(product: str, *devices: str) -> pci.Model:
@@ -38,6 +38,10 @@ class XilinxFpgaDriver(fpga.Driver):
             return None
         return model
 
+    def control_function(self, function: pci.Function) -> pci.Function | None:
+        return next((each for each in function.siblings
+                     if _manages(each) and pci.Driver.model(self, each)), None)
+
     def key(self, function: pci.Function) -> str:
         return function.address.rpartition('.')[0]
 
@@ -54,10 +58,11 @@ class XilinxFpgaDriver(fpga.Driver):
         types = (each for function in card.siblings
                  for each in fpga.uuids(function.read('interface_uuids'))[:MOST_TYPES])
         # an image and what it does have one name
-        programmed = next(iter(fpga.uuids(card.read('xclbinuuid'))), None)
+        programmed = fpga.function(card.read('xclbinuuid'))
         clocks = (fpga.text(card, ('icap*/clock_freqs',)) or '').split()
         yield fpga.Region(
-            0, card, tuple(dict.fromkeys(types)), programmed, programmed,
+            0, card, tuple(dict.fromkeys(types)), programmed,
+            next(iter(fpga.uuids(programmed)), None),
             {f'clock{number}_mhz': clock for number, clock in enumerate(clocks[:4])
              if clock.isdecimal() and clock != '0'})
 

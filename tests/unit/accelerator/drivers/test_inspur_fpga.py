@@ -18,8 +18,8 @@ def test_a_card_holds_one_region(host, discover):
     card, region = device.deployables
     assert (card.name, card.resource_class) == (ADDRESS, None)
     assert (region.parent_name, region.resource_class) == (ADDRESS, 'FPGA')
-    assert region.traits == ['CUSTOM_FPGA_INSPUR_F10A', 'CUSTOM_FPGA_INSPUR',
-                             'CUSTOM_FPGA_PRODUCT_ID_0911']
+    assert region.traits == ['CUSTOM_FPGA_INSPUR_F10A', 'CUSTOM_FPGA_PRODUCT_ID_0911',
+                             'CUSTOM_FPGA_INSPUR']
     assert region.attach_handles[0].info['bus'] == '5e'
 
 

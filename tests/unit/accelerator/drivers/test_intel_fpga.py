@@ -18,6 +18,13 @@ def trait(noun, value):
     return f'CUSTOM_FPGA_INTEL_{noun}_{value.upper().replace("-", "_")}'
 
 
+def give_to_guest(host, address):
+    function = pci.Function.at(host.sysfs, address)
+    function.write('driver_override', 'vfio-pci')
+    (function / 'driver').write('unbind', address)
+    host.sysfs.write('bus/pci/drivers_probe', address)
+
+
 @pytest.fixture
 def discover(load):
     return lambda: list(load('intel_fpga_driver').discover())
@@ -43,13 +50,13 @@ class TestOneRegion:
         assert device.vendor_board_info == {'bitstream_id': '0x121000200000164'}
         root = parts()[ADDRESS]
         assert (root.resource_class, root.num_accelerators, root.attach_handles) == (None, 0, [])
-        assert root.traits == ['CUSTOM_FPGA_INTEL_PAC_ARRIA10']
+        assert root.traits == ['CUSTOM_FPGA_INTEL_PAC_ARRIA10', 'CUSTOM_FPGA_INTEL']
 
     def test_a_region_is_what_is_scheduled(self, parts):
         region = parts()[f'{ADDRESS}_region0']
         assert (region.parent_name, region.resource_class) == (ADDRESS, 'FPGA')
-        assert region.traits == ['CUSTOM_FPGA_INTEL_PAC_ARRIA10', trait('REGION', REGION),
-                                 trait('FUNCTION', FUNCTION)]
+        assert region.traits == ['CUSTOM_FPGA_INTEL_PAC_ARRIA10', 'CUSTOM_FPGA_INTEL',
+                                 trait('REGION', REGION), trait('FUNCTION', FUNCTION)]
         assert {each.key: each.value for each in region.attributes} == {
             'region_type_uuid': REGION, 'function_uuid': FUNCTION}
         [handle] = region.attach_handles
@@ -69,12 +76,9 @@ class TestOneRegion:
 
     def test_its_region_stays_while_a_guest_has_the_card(self, host, parts):
         before = parts()
-        card = pci.Function.at(host.sysfs, ADDRESS)
-        card.write('driver_override', 'vfio-pci')
-        (card / 'driver').write('unbind', ADDRESS)
-        host.sysfs.write('bus/pci/drivers_probe', ADDRESS)
+        give_to_guest(host, ADDRESS)
         after = parts()
-        assert not card.has('fpga_region')
+        assert not pci.Function.at(host.sysfs, ADDRESS).has('fpga_region')
         assert after.keys() == before.keys()
         region = f'{ADDRESS}_region0'
         assert after[region].attach_handles[0].info == before[region].attach_handles[0].info
@@ -85,13 +89,16 @@ class TestOneRegion:
         assert device.deployables == []
         assert 'not bound to a driver for FPGAs' in device.fault
 
-    @pytest.mark.parametrize('text', ['', 'busy\n', 'ff' * 40, '\xff\xfe'])
+    @pytest.mark.parametrize('text', ['', 'busy\n', 'ff' * 40, '\xff\xfe',
+                                      # an empty region, and a card that no longer answers
+                                      '0' * 32, 'f' * 32])
     def test_an_id_that_is_none_makes_no_trait(self, host, parts, text):
         [port] = (host.sysfs.path / 'devices').glob('**/afu_id')
         port.chmod(0o644)
         port.write_text(text)
         region = parts()[f'{ADDRESS}_region0']
-        assert region.traits == ['CUSTOM_FPGA_INTEL_PAC_ARRIA10', trait('REGION', REGION)]
+        assert region.traits == ['CUSTOM_FPGA_INTEL_PAC_ARRIA10', 'CUSTOM_FPGA_INTEL',
+                                 trait('REGION', REGION)]
         assert [each.key for each in region.attributes] == ['region_type_uuid']
 
 
@@ -121,14 +128,78 @@ class TestSeveralRegions:
     def test_one_in_use_leaves_the_others_alone(self, host, parts):
         host.plug_in('8086:bcce', at=ADDRESS)
         before = parts()
-        part = pci.Function.at(host.sysfs, '0000:5e:00.1')
-        part.write('driver_override', 'vfio-pci')
-        (part / 'driver').write('unbind', part.address)
-        host.sysfs.write('bus/pci/drivers_probe', part.address)
+        give_to_guest(host, '0000:5e:00.1')
         after = parts()
         assert after.keys() == before.keys()
         other = f'{ADDRESS}_region1'
         assert after[other].obj_to_primitive() == before[other].obj_to_primitive()
+
+
+class TestPortIds:
+    """The virtual functions of a card of two regions, and which of these each is."""
+
+    PARTS = ('0000:5e:00.1', '0000:5e:00.2')
+    INTERFACE = '7cb96dc4-a1b2-5c3d-9e0f-4b3a2c1d0e9f'
+
+    @pytest.fixture(autouse=True)
+    def card(self, host):
+        host.plug_in('8086:bcce', at=ADDRESS)
+
+    @pytest.fixture
+    def name_ports(self, host):
+        def name_ports(*ids):
+            for address, number in zip(self.PARTS, ids, strict=True):
+                [port] = pci.Function.at(host.sysfs, address).children(
+                    'fpga_region/region*/dfl-port.*')
+                with host.tree.change():
+                    host.tree.file(
+                        f'{port.path.resolve().relative_to(host.sysfs.path)}/id', number)
+        return name_ports
+
+    @pytest.fixture
+    def driver(self, load):
+        return load('intel_fpga_driver')
+
+    @pytest.fixture
+    def places(self, driver):
+        """Region -> the address of its function, and whether it can be programmed."""
+        def places():
+            [device] = driver.discover()
+            assert device.fault is None
+            return {part.name.removeprefix(ADDRESS): (
+                '0000:{bus}:{device}.{function}'.format(**part.attach_handles[0].info),
+                part.is_programmable) for part in device.deployables[1:]}
+        return places
+
+    def test_a_region_is_the_one_that_its_port_says(self, name_ports, places):
+        name_ports('1', '0')
+        assert places() == {'_region0': (self.PARTS[1], True), '_region1': (self.PARTS[0], False)}
+
+    def test_a_region_keeps_its_number_while_a_guest_has_it(self, host, name_ports, places):
+        name_ports('1', '0')
+        before = places()
+        for address in self.PARTS:
+            give_to_guest(host, address)
+        assert places() == before
+
+    def test_a_function_that_never_told_is_none_of_those_that_did(self, host, name_ports,
+                                                                 places):
+        name_ports('1', '0')
+        give_to_guest(host, self.PARTS[0])
+        assert places() == {'_region0': (self.PARTS[1], True), '_region1': (self.PARTS[0], False)}
+
+    def test_a_region_that_may_be_another_one_is_not_programmed(self, name_ports, driver,
+                                                                tmp_path):
+        name_ports('', '')
+        with pytest.raises(errors.DriverFailed, match='does not tell which region it is'):
+            driver.program(f'{ADDRESS}_region0', write_image(
+                tmp_path / 'image', interface=self.INTERFACE))
+
+    def test_two_functions_of_one_region_are_not_given_out(self, name_ports, driver):
+        name_ports('1', '1')
+        [device] = driver.discover()
+        assert device.deployables == []
+        assert 'both say that they are port 1' in device.fault
 
 
 def write_image(path, interface=REGION, function=OTHER, magic=b'XeonFPGA\xb7GBSv001'):
@@ -177,10 +248,7 @@ class TestProgramming:
     def test_a_region_that_a_guest_has_is_left_alone(self, host, program):
         host.plug_in('8086:bcce', at=ADDRESS)
         interface = '7cb96dc4-a1b2-5c3d-9e0f-4b3a2c1d0e9f'
-        part = pci.Function.at(host.sysfs, '0000:5e:00.1')
-        part.write('driver_override', 'vfio-pci')
-        (part / 'driver').write('unbind', part.address)
-        host.sysfs.write('bus/pci/drivers_probe', part.address)
+        give_to_guest(host, '0000:5e:00.1')
         with pytest.raises(errors.DriverFailed, match='a guest has it'):
             program(interface=interface)
         with pytest.raises(errors.DriverFailed, match='reaches the first region only'):
@@ -205,8 +273,8 @@ class TestOlderHostDriver:
         [device] = discover()
         assert device.vendor_board_info == {'bitstream_id': '0x63000023b637277'}
         region = parts()[f'{ADDRESS}_region0']
-        assert region.traits == ['CUSTOM_FPGA_INTEL_PAC_ARRIA10', trait('REGION', REGION),
-                                 trait('FUNCTION', FUNCTION)]
+        assert region.traits == ['CUSTOM_FPGA_INTEL_PAC_ARRIA10', 'CUSTOM_FPGA_INTEL',
+                                 trait('REGION', REGION), trait('FUNCTION', FUNCTION)]
 
     def test_its_region_may_be_on_a_virtual_function(self, host, parts):
         host.pull_out(ADDRESS)

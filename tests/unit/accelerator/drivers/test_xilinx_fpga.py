@@ -33,12 +33,15 @@ def test_two_functions_are_one_card_of_which_users_get_theirs(card, discover):
     assert (region.parent_name, region.resource_class) == (USER, 'FPGA')
     [handle] = region.attach_handles
     assert handle.info['function'] == '1'
+    # and the host manages it by the other one
+    [control] = device.control_paths
+    assert control.info['function'] == '0'
 
 
 def test_it_tells_its_shell_and_what_it_is_programmed_with(card, discover):
     region = discover()[0].deployables[1]
     assert region.traits == [
-        'CUSTOM_FPGA_XILINX_ALVEO_U200', 'CUSTOM_FPGA_XILINX', 'CUSTOM_FPGA_PRODUCT_ID_5001',
+        'CUSTOM_FPGA_XILINX_ALVEO_U200', 'CUSTOM_FPGA_PRODUCT_ID_5001', 'CUSTOM_FPGA_XILINX',
         trait('REGION', SHELL), trait('FUNCTION', PROGRAMMED), 'CUSTOM_FPGA_PRODUCT_ID_5000']
     facts = {each.key: (each.value, {child.key: child.value for child in each.children})
              for each in region.attributes}
@@ -54,6 +57,7 @@ def test_the_order_of_the_functions_does_not_matter(host, discover):
     [device] = discover()
     assert device.key == '0000:5e:00'
     assert device.deployables[1].attach_handles[0].info['function'] == '0'
+    assert [path.info['function'] for path in device.control_paths] == ['1']
 
 
 def test_the_shell_is_known_while_a_guest_has_the_card(host, card, discover):
@@ -68,6 +72,13 @@ def test_the_shell_is_known_while_a_guest_has_the_card(host, card, discover):
     assert [each.key for each in region.attributes] == ['region_type_uuid']
 
 
+def test_a_card_that_is_programmed_with_nothing_has_no_function(host, discover):
+    host.plug_in('10ee:5001', at=USER, driver_files={'xclbinuuid': '0' * 32})
+    region = discover()[0].deployables[1]
+    assert not [each for each in region.traits if 'FUNCTION' in each]
+    assert region.bitstream_id is None
+
+
 def test_a_shell_may_take_images_of_several_kinds(host, discover):
     host.plug_in('10ee:5000', at=MANAGEMENT, driver_files={
         'interface_uuids': f'{SHELL.replace("-", "")}\n{PROGRAMMED}\nnone\n'})
@@ -80,7 +91,9 @@ def test_a_shell_may_take_images_of_several_kinds(host, discover):
 
 def test_without_their_drivers_it_is_a_card_all_the_same(host, discover):
     host.plug_in('10ee:5001', at=USER, driver=None)
-    assert discover()[0].deployables[1].num_accelerators == 1
+    [device] = discover()
+    assert device.deployables[1].num_accelerators == 1
+    assert device.control_paths == []  # its manager is not there
 
 
 @pytest.mark.parametrize(('model', 'sentence'), [
