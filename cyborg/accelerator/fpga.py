@@ -60,7 +60,10 @@ class Driver(pci.Driver):
             card.address, model, [],
             attributes=[attribute('shell_id', shell, facts)] if shell else [])
         for region in regions:
-            yield self._deployable(card, model, region)
+            deployable = self._deployable(card, model, region)
+            content = {'function': region.function, 'shell': shell}
+            deployable.content = {name: value for name, value in content.items() if value}
+            yield deployable
 
     def board_info(self, card: pci.Function) -> dict[str, str]:
         shell, _ = self.shell(card)

@@ -126,7 +126,11 @@ class Inventory:
         asker.update_store()  # Placement's client looks for it there
         try:
             was_idle, prepared = self._attacher.is_idle, self._attacher.prepared
+            is_loading = not self._programmer.is_idle
             found, states = drivers.discover(self._guards)
+            if is_loading:  # what was seen may be from before or after
+                for deployable in (part for device in found for part in device.deployables):
+                    deployable.content = {}
             mdevs = sorted(node.name for node in (self._sysfs / mdev.DEVICES).children())
             is_still = was_idle and self._attacher.is_idle
             report = self._report(found, states, mdevs if is_still else None, prepared)

@@ -28,6 +28,8 @@ class Programmer:
         self._lock = threading.Lock()
         self._card_locks: dict[str, threading.Lock] = {}
         self._queued: set[tuple[str, int]] = set()
+        #: those of the queued that have not ended, whether told or not
+        self._loading: set[tuple[str, int]] = set()
         #: grows with all that ends
         self.count = 0
         #: by deployable, the count when something last ended there
@@ -36,6 +38,11 @@ class Programmer:
     def stop(self) -> None:
         """Finish what is under way; the rest is in the conductor's rows."""
         self._pool.stop()
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is being loaded, and nothing begins to be before ``do`` is called."""
+        return not self._loading
 
     def do(self, programmings: Sequence[objects.Programming], count: int) -> None:
         """Begin these, unless they are under way already.
@@ -49,6 +56,7 @@ class Programmer:
                         or self._ended.get(each.deployable_uuid, 0) > count):
                     continue
                 self._queued.add(_identity(each))
+                self._loading.add(_identity(each))
             self._pool.submit(0.0, self._run, each)
 
     def _run(self, programming: objects.Programming) -> None:
@@ -58,6 +66,8 @@ class Programmer:
                     programming.device_key, threading.Lock())
             with card_lock:
                 outcome = self._perform(programming)
+            with self._lock:
+                self._loading.discard(_identity(programming))
             self._tell(outcome)
         finally:
             with self._lock:

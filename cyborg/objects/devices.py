@@ -71,7 +71,8 @@ class Deployable(base.Stamped):
     # 1.0: first version
     # 1.1: is_programmable, program_image, program_turn, program_error
     # 1.2: attribute_list
-    VERSION = '1.2'
+    # 1.3: content
+    VERSION = '1.3'
     fields = {
         'id': fields.IntegerField(),
         'uuid': fields.UUIDField(),
@@ -88,6 +89,9 @@ class Deployable(base.Stamped):
         'driver_name': fields.StringField(nullable=True),
         #: the image that was loaded last
         'bitstream_id': fields.StringField(nullable=True, default=None),
+        #: what the hardware tells of what is in it now, by any names; what it does not tell at
+        #: the moment is left out. If one of these changes, another image was loaded.
+        'content': fields.DictOfStringsField(default={}),
         #: its driver can load images into it
         'is_programmable': fields.BooleanField(default=False),
         #: the image that its host has to load, or is loading

@@ -8,6 +8,7 @@ import uuid
 
 import pytest
 
+from cyborg.accelerator import pci
 from cyborg.conductor.audit import Audit
 from tests.fixtures.cloud import PATIENCE, Cloud, eventually
 from tests.fixtures.fpga import ADDRESS, FIRST_FUNCTION, FUNCTION, REGION_TYPE, FpgaHost, gbs
@@ -89,6 +90,69 @@ def test_an_image_becomes_what_a_region_does(cloud, host):
     assert (shown['bitstream_id'], shown['program_image'], shown['program_error']) == (
         image, None, None)
     assert cloud.bind(cloud.request('fpga')).status_code == 202
+
+
+def look_again(cloud):
+    """One look at the host, after any that is under way."""
+    inventory = cloud.agent().inventory
+    inventory.stop()
+    inventory.wake(must_report=True)
+    inventory.sync()
+
+
+@pytest.mark.parametrize('function', [FIRST_FUNCTION, '0' * 32], ids=['another', 'none'])
+def test_an_image_that_others_replaced_is_not_shown_any_more(cloud, host, function):
+    # given a region with an image, which showed its function since
+    assert ask(cloud, cloud.glance.add(gbs())).status_code == 200
+    eventually(lambda: FUNCTION in deployable(cloud)['attributes_list'])
+    look_again(cloud)
+    # when somebody else programs it, or the host is switched off and on
+    host.program(ADDRESS, 0, function)
+    look_again(cloud)
+    # then nobody knows which image is in it
+    assert deployable(cloud)['bitstream_id'] is None
+
+
+def test_an_image_is_known_while_its_region_shows_nothing(cloud, host):
+    image = cloud.glance.add(gbs())
+    assert ask(cloud, image).status_code == 200
+    eventually(lambda: FUNCTION in deployable(cloud)['attributes_list'])
+    look_again(cloud)
+    # when a guest has it
+    card = pci.Function.at(host.sysfs, ADDRESS)
+    card.write('driver_override', 'vfio-pci')
+    (card / 'driver').write('unbind', ADDRESS)
+    host.sysfs.write('bus/pci/drivers_probe', ADDRESS)
+    look_again(cloud)
+    shown = deployable(cloud)
+    assert FUNCTION not in shown['attributes_list']
+    assert shown['bitstream_id'] == image
+
+
+def test_a_look_from_before_the_end_of_programming_says_nothing_of_the_image(cloud, host):
+    # given a look that begins while an image is being loaded
+    image = cloud.glance.add(gbs())
+    host.goes_on.clear()
+    answer = in_thread(ask, cloud, image)
+    host.is_loading.wait()
+    inventory = cloud.agent().inventory
+    inventory.stop()
+    tell = inventory._tell
+
+    def tell_late(asker, report):
+        # and is told when that has ended
+        host.goes_on.set()
+        assert answer().status_code == 200
+        tell(asker, report)
+    inventory._tell = tell_late
+    inventory.wake(must_report=True)
+    inventory.sync()
+    # then the region shows what it does now, and the image is known
+    inventory._tell = tell
+    look_again(cloud)
+    shown = deployable(cloud)
+    assert FUNCTION in shown['attributes_list']
+    assert shown['bitstream_id'] == image
 
 
 def test_nothing_is_left_on_the_host_and_nobody_else_could_read_it(cloud, host):

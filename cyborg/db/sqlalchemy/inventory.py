@@ -163,13 +163,26 @@ def _update_deployable(row: Deployable, deployable: objects.Deployable) -> None:
         _set(mine, is_missing=_is_taken(mine, handle.occupant), **_facts(handle, HANDLE_FACTS))
     _remove_handles(row, list(handles.values()))
     _set(row, num_accelerators=len(row.attach_handles),
-         # most cards do not tell which image they were given
-         bitstream_id=deployable.bitstream_id or row.bitstream_id,
          **_facts(deployable, DEPLOYABLE_FACTS))
+    _update_bitstream(row, deployable)
     if row.attach_handles and deployable.resource_class is None:
         # what is held still counts as what it was: the card may be seen half gone
         deployable.resource_class = attributes.resource_class(row.attributes)
     attributes.update(row, attributes.told(deployable))
+
+
+def _update_bitstream(row: Deployable, deployable: objects.Deployable) -> None:
+    """Forget the image when the hardware shows that another one was loaded since: by somebody
+    else, or by the card itself when the host was switched on."""
+    content = deployable.given('content', {})
+    if deployable.bitstream_id:
+        _set(row, bitstream_id=deployable.bitstream_id, bitstream_content=content)
+    elif row.bitstream_id and row.program_image is None:
+        known = row.bitstream_content or {}
+        if all(known.get(name, value) == value for name, value in content.items()):
+            _set(row, bitstream_content=known | content)
+        else:
+            _set(row, bitstream_id=None, bitstream_content=None)
 
 
 def _is_taken(handle: Handle, occupant: str | None) -> bool:

@@ -154,6 +154,8 @@ class Deployable(Base):
     rp_uuid: orm.Mapped[str] = orm.mapped_column(sa.String(36), unique=True)
     driver_name: orm.Mapped[str] = orm.mapped_column(sa.String(255))
     bitstream_id: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    #: what the hardware told of its content since that image was loaded
+    bitstream_content: orm.Mapped[dict[str, str] | None] = orm.mapped_column(Json)
     is_programmable: orm.Mapped[bool] = orm.mapped_column(default=False)
     #: the image that the host has to load; until it says how that went, nobody can take a
     #: handle of this, or of what is below it

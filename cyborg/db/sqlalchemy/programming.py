@@ -102,6 +102,8 @@ def finish(ledger: Ledger, hostname: str, outcome: objects.Programmed) -> None:
         row.bitstream_id = row.program_image
     elif outcome.is_touched:
         row.bitstream_id = None  # nobody knows what is in it now
+    if outcome.is_touched:
+        row.bitstream_content = None
     row.program_error = outcome.error
     for name, value in NOTHING.items():
         setattr(row, name, value)

@@ -20,7 +20,7 @@ FINGERPRINTS = {
     'Attribute': '1.0-20981dba2a4492ea70c79e6ce923af1d',
     'Binding': '1.0-521e536e43341e64b7b2ec85729e40b8',
     'ControlPath': '1.0-622e5cd6501cf09e4f114200add598ef',
-    'Deployable': '1.2-9cbcb0e6ee5f69762464276a2405fa2b',
+    'Deployable': '1.3-c7cfa138da500ca898b5097bebe816dd',
     'Device': '1.1-1468bb3fbd24351902791ee25b70989b',
     'DeviceProfile': '1.1-392b9fca4fbe33a2a2ecbca2888f20b9',
     'Driver': '1.0-cda7f95c2eff3fb16779e5c15cc4ef25',
