@@ -29,12 +29,14 @@ class Attachment(TypedDict):
     """One accelerator for the instance.
 
     ``pci_id`` is the address to pass through or, beside ``mdev_uuid``, that of the
-    mediated device's parent. ``arq_uuid`` names the accelerator request in Cyborg's
-    REST API.
+    mediated device's parent. A vGPU has its ``asked_type``; without ``mdev_uuid`` it is
+    a virtual function that its host driver itself hands to the guest. ``arq_uuid`` names
+    the accelerator request in Cyborg's REST API. :mod:`os_acc.libvirt` makes XML of it.
     """
 
     pci_id: str
     mdev_uuid: NotRequired[str]
+    asked_type: NotRequired[str]
     arq_uuid: NotRequired[str]
 
 

@@ -101,4 +101,6 @@ def _shown(arq: objects.Arq) -> dict[str, str]:
              'pci_id': '{domain}:{bus}:{device}.{function}'.format(**info)}
     if arq.attach_handle_type == objects.HandleType.MDEV:
         shown['mdev_uuid'] = arq.attach_handle_uuid
+    if 'asked_type' in info:
+        shown['asked_type'] = info['asked_type']
     return shown

@@ -10,7 +10,9 @@ import uuid
 import oslo_messaging as messaging
 import pytest
 
+import os_acc
 from cyborg import errors
+from os_acc import libvirt
 from tests.fixtures.cloud import PATIENCE, Cloud, eventually
 from tests.fixtures.hosts import SimHost
 
@@ -206,6 +208,16 @@ def test_what_others_made_is_left_alone_and_never_given_out(cloud, host, restart
     eventually(lambda: not owed(cloud))
     restart()
     eventually(lambda: host.vgpus() == {alien: kind})
+
+
+def test_what_is_plugged_and_what_is_bound_make_the_same_xml(cloud, host, way):
+    os_acc.initialize(cloud.standalone.conf, host='compute1',
+                      transport=cloud.standalone.transport)
+    plugged = os_acc.plug({'uuid': INSTANCE, 'name': 'vm', 'project_id': 'p1'},
+                          {'uuid': cloud.rp()}, {'accel:device_profile': 'one'})
+    [device] = libvirt.hostdevs(plugged)
+    assert [device] == libvirt.hostdevs(cloud.arqs(instance=INSTANCE))
+    assert (device.mdev_uuid is not None, device.is_managed) == (way[2] == 'MDEV', False)
 
 
 def test_what_a_vanished_card_held_stays_reserved_until_it_is_freed(cloud, host):

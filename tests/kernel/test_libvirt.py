@@ -17,6 +17,7 @@ from cyborg import conf as options
 from cyborg.accelerator import driver, mdev, pci
 from cyborg.sim import Host, conformance, namespace
 from cyborg.sim.conformance.bench import handles
+from os_acc.libvirt import Hostdev, hostdevs
 
 pytestmark = pytest.mark.timeout(900)
 READER = Path(__file__).parent / 'reader.py'
@@ -166,11 +167,14 @@ class TestHandles:
         for name in stevedore.ExtensionManager(driver.NAMESPACE).entry_points_names():
             make = conformance.by_name(name, conf)
             host = Host.described(tmp_path / name, conformance.default_host(make))
-            devices = [hostdev(handle) for _, _, handle in handles(make(host.sysfs).discover())
-                       if handle.type != 'TEST_PCI']
-            kinds |= {each.split("type='")[1].split("'")[0] for each in devices}
-            assert define('\n'.join(devices)) is None
-        assert kinds == {'pci', 'mdev'}
+            devices = hostdevs([arq(handle) for _, _, handle in handles(
+                make(host.sysfs).discover())])
+            kinds |= {(each.mdev_uuid is None, each.is_managed) for each in devices}
+            assert define('\n'.join(each.to_xml() for each in devices)) is None
+        assert kinds == {(True, True), (False, False)}
+
+    def test_one_of_a_vendors_own_driver_does_too(self, define):
+        assert define(Hostdev('0000:af:00.4').to_xml()) is None
 
     @pytest.mark.parametrize('device', [
         PCI.format(domain='0000', bus='0x3b', device='00', function='0'),
@@ -181,8 +185,7 @@ class TestHandles:
         assert define(device)
 
 
-def hostdev(handle):
-    """As Nova writes it into the guest's XML."""
-    if handle.type == 'MDEV':
-        return MEDIATED.format(uuid=uuid.uuid4())  # the handle's own, once it is stored
-    return PCI.format(**{key: handle.info[key] for key in ('domain', 'bus', 'device', 'function')})
+def arq(handle):
+    """The request that holds a handle, as Nova gets it."""
+    return {'attach_handle_type': handle.type, 'attach_handle_info': handle.info,
+            'attach_handle_uuid': str(uuid.uuid4())}
