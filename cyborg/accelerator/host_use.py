@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the host itself uses a PCI function: a disk behind it, or its network interface.
+"""Whether the host itself uses a PCI function: a disk behind it, its network interface, its
+clock.
 
-What of that shows in sysfs and in the tables of mounts and swap. A disk that a program has open
+What of that shows in sysfs, in the tables of mounts and swap, and, of clocks, in the files that
+processes have open. A disk that a program has open
 without any of these, as some storage services do, looks unused: operators name such cards.
 """
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from cyborg.accelerator.pci import Function
 from cyborg.accelerator.sysfs import Node, Sysfs
 
 LONGEST_TABLE = 64 * 1024 * 1024
+#: Classes of devices through which a host takes the time from a card: its clock, its pulses, its
+#: receiver.
+CLOCKS = ('ptp', 'pps', 'tty', 'gnss')
 #: A path to an NVMe disk that may have several: the disk itself is listed elsewhere.
 PATH = re.compile(r'(nvme\d+)c\d+(n\d+)')
 
@@ -33,13 +39,10 @@ def disk_use(function: Function) -> str | None:
 
 def disks(function: Function) -> Iterator[Node]:
     """Whole disks behind a function, wherever they hang."""
-    card = function.real()
-    everything = function.host / 'class/block'
-    names = {PATH.sub(r'\1\2', node.name) for node in everything.children()
-             if card and (place := node.real()) and place.is_relative_to(card)
-             and not node.has('partition')}
+    names = {PATH.sub(r'\1\2', node.name) for node in _behind(function, 'block')
+             if not node.has('partition')}
     for name in sorted(names):
-        if disk := everything.link(name):
+        if disk := (function.host / 'class/block').link(name):
             yield disk
 
 
@@ -49,6 +52,28 @@ def interface_use(function: Function) -> str | None:
         if interface.read('operstate') == 'up':
             return f'{interface.name} is up'
     return None
+
+
+def clock_use(function: Function) -> str | None:
+    """Which program has a clock of a function open, or what comes with it; None if none has.
+
+    Services that discipline the host's time by a clock (ptp4l, phc2sys, chronyd, gpsd) keep it
+    open.
+    """
+    names = [node.name for kind in CLOCKS for node in _behind(function, kind)]
+    for name, program in sorted(function.host.opened(names).items() if names else ()):
+        return f'{program} has {name} open'
+    return None
+
+
+def _behind(function: Function, kind: str) -> list[Node]:
+    """The devices of a class that hang below a function."""
+    card = function.real()
+
+    def is_behind(place: Path | None) -> bool:
+        return bool(card and place and place.is_relative_to(card))
+    return [node for node in (function.host / 'class' / kind).children()
+            if is_behind(node.real())]
 
 
 def taken(host: Sysfs) -> set[str]:

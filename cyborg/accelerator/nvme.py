@@ -22,7 +22,9 @@ class Driver(pci.Driver):
     type = 'SSD'
 
     def slice(self, disk: pci.Function, model: pci.Model) -> Iterable[objects.Deployable]:
-        for place in self.places(disk).values():
+        # Which namespaces a virtual function reaches is known to the controller alone: those
+        # that the host uses through the physical function may be among them.
+        for place in dict.fromkeys((disk, *self.places(disk).values())):
             if use := host_use.disk_use(place):
                 raise pci.Unusable(
                     f'{place.address} is used by the host: {use}. It is offered once that is '

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done as root: a few attributes of sysfs are written, a few tools are run.
+"""What is done as root: a few attributes of sysfs are written, a few tools are run, open
+devices are looked up.
 
 This runs in oslo.privsep's daemon, which trusts its caller with nothing but these names.
 """
@@ -13,7 +14,8 @@ from cyborg.accelerator import sysfs
 
 context = priv_context.PrivContext(
     'cyborg', cfg_section='cyborg_sys_admin', pypath=f'{__name__}.context',
-    capabilities=[capabilities.CAP_SYS_ADMIN, capabilities.CAP_DAC_OVERRIDE])
+    capabilities=[capabilities.CAP_SYS_ADMIN, capabilities.CAP_DAC_OVERRIDE,
+                  capabilities.CAP_SYS_PTRACE])  # to see what other processes have open
 
 #: Attributes that a driver may write.
 ATTRIBUTES = frozenset({
@@ -43,3 +45,9 @@ def run(command: list[str]) -> str:
     if command[0] not in TOOLS:
         raise PermissionError(1, 'this is not a tool that Cyborg runs', command[0])
     return sysfs.run(command, path=TOOL_PATH)
+
+
+@context.entrypoint
+def opened(names: list[str]) -> dict[str, str]:
+    """Which of these devices are open: name -> a program that has it."""
+    return sysfs.opened(sysfs.PROC, names)

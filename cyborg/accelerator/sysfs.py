@@ -5,13 +5,16 @@ Devices come and go while one looks at them, and vendors' files may hold anythin
 be read is absent, never an exception. Only changes raise, with the kernel's own errno.
 """
 
+import contextlib
+import glob
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 ROOT = Path('/sys')
+PROC = Path('/proc')
 #: Attributes of sysfs fit a page; a little more is nobody's mistake, much more is not ours.
 LONGEST = 64 * 1024
 #: How often one looks at a directory out of which something goes at that very moment.
@@ -111,10 +114,10 @@ class Sysfs(Node):
         super().__init__(Path(root), self)
         self.is_real = self.path.resolve() == ROOT
         #: what the kernel tells elsewhere; a simulated host keeps it in its own tree
-        self.proc = Node(Path('/proc') if self.is_real else self.path / 'proc', self)
-        needs_help = self.is_real and os.geteuid() != 0
-        self.writer = writer or (_write_with_privilege if needs_help else write)
-        self._runner = runner or (_run_with_privilege if needs_help
+        self.proc = Node(PROC if self.is_real else self.path / 'proc', self)
+        self._needs_help = self.is_real and os.geteuid() != 0
+        self.writer = writer or (_write_with_privilege if self._needs_help else write)
+        self._runner = runner or (_run_with_privilege if self._needs_help
                                   else run if self.is_real else _run_nothing)
 
     def __truediv__(self, name: str) -> Node:
@@ -123,6 +126,12 @@ class Sysfs(Node):
     def run(self, *command: str) -> str:
         """Run a tool and answer what it said; FileNotFoundError if it is not installed."""
         return self._runner(command)
+
+    def opened(self, names: Collection[str]) -> dict[str, str]:
+        """Which of these devices (ptp0 for /dev/ptp0) are open: name -> a program that has it."""
+        if self._needs_help:
+            return _opened_with_privilege(names)
+        return opened(self.proc.path, names)
 
 
 def write(path: Path, text: str) -> None:
@@ -147,6 +156,19 @@ def run(command: Sequence[str], path: str | None = None) -> str:
     return finished.stdout
 
 
+def opened(proc: Path, names: Collection[str]) -> dict[str, str]:
+    """Which of these devices are open in a process: name -> the program."""
+    found: dict[str, str] = {}
+    # unlike pathlib's, this glob goes on when a process ends meanwhile
+    for file in glob.iglob(f'{glob.escape(str(proc))}/[0-9]*/fd/*'):
+        with contextlib.suppress(OSError):
+            name = os.readlink(file).rpartition('/dev/')[2]
+            if name in names:
+                program = Path(file).parents[1] / 'comm'
+                found[name] = program.read_text('utf-8', 'replace').strip()
+    return found
+
+
 def _run_nothing(command: Sequence[str]) -> str:
     # a tool acts upon the host it runs on, which is not the one that is looked at
     raise FileNotFoundError(f'{command[0]} is not installed')
@@ -162,3 +184,9 @@ def _run_with_privilege(command: Sequence[str]) -> str:
     from cyborg.accelerator import privileged
     said: str = privileged.run(list(command))
     return said
+
+
+def _opened_with_privilege(names: Collection[str]) -> dict[str, str]:
+    from cyborg.accelerator import privileged
+    found: dict[str, str] = privileged.opened(sorted(names))
+    return found

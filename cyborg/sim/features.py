@@ -16,6 +16,7 @@ CLOCK = {'clock_name': 'ptp_ocp', 'max_adjustment': '8000000', 'max_vclocks': '2
          'n_vclocks': '0', 'n_alarms': '0', 'n_external_timestamps': '6',
          'n_periodic_outputs': '5', 'n_programmable_pins': '4', 'pps_available': '1'}
 CLOCKS = 249  #: the number of their driver
+FIRST_PROCESS = 800  #: of those that have a clock open
 RECEIVER = {'clock_source': 'PPS', 'clock_status_drift': '0', 'clock_status_offset': '0',
             'available_clock_sources': 'NONE TOD IRIG PPS PTP RTC DCF REGS EXT',
             'utc_tai_offset': '37'}
@@ -59,7 +60,8 @@ class Qat(Feature):
 
 
 class Timecard(Feature):
-    """A card with a clock and a receiver."""
+    """A card with a clock and a receiver. ``opened_by`` names a program of the host that keeps the
+    clock open."""
 
     key = 'timecard'
 
@@ -81,6 +83,10 @@ class Timecard(Feature):
         self._tree.link(f'{card}/ptp', clock)
         self._tree.link(f'class/timecard/ocp{number}', card)
         self._tree.link(f'class/ptp/ptp{number}', clock)
+        if program := facts.get('opened_by'):
+            process = f'proc/{FIRST_PROCESS + number}'
+            self._tree.file(f'{process}/comm', program)
+            self._tree.link(f'{process}/fd/3', f'dev/ptp{number}')
         self._tree.emit('add', 'ptp', f'ptp{number}')
         self._tree.emit('add', 'timecard', f'ocp{number}')
 
@@ -88,5 +94,7 @@ class Timecard(Feature):
         for kind in ('timecard', 'ptp'):
             for node in self._tree.path(f'{function.path}/{kind}').iterdir():
                 self._tree.remove(f'class/{kind}/{node.name}')
+                # a program that has the clock open keeps nothing but a dead file
+                self._tree.remove(f'proc/{FIRST_PROCESS + int(node.name[3:])}')
                 self._tree.emit('remove', kind, node.name)
             self._tree.remove(f'{function.path}/{kind}')

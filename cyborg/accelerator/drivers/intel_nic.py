@@ -82,7 +82,7 @@ class IntelNicDriver(pci.Driver):
 
     def _require_free(self, card: pci.Function) -> None:
         """A card that is given out whole leaves the host, and its interface's name with it."""
-        if use := host_use.interface_use(card):
+        if use := host_use.interface_use(card) or host_use.clock_use(card):
             raise pci.Unusable(
                 f'{card.address} has no virtual functions and the host uses it: {use}.')
         if card.address not in self._networks.keys() | self._functions.keys():

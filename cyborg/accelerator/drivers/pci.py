@@ -52,10 +52,19 @@ class PciDriver(pci.Driver):
     def _spec(self, function: pci.Function) -> pci_specs.Spec | None:
         return next((spec for spec in self._specs if spec.fits(function)), None)
 
+    @staticmethod
+    def _host_use(function: pci.Function) -> str | None:
+        """A virtual function may reach the disks that the host uses through the physical one."""
+        physical = function.link('physfn') if function.is_virtual else None
+        if physical:
+            return host_use.disk_use(function) or host_use.disk_use(
+                pci.Function.at(function.host, physical.name))
+        return (host_use.disk_use(function) or host_use.interface_use(function)
+                or host_use.clock_use(function))
+
     def _handle(self, function: pci.Function, key: str,
                 spec: pci_specs.Spec) -> objects.AttachHandle:
-        use = host_use.disk_use(function) or host_use.interface_use(function)
-        if use and not function.is_virtual:
+        if use := self._host_use(function):
             raise pci.Unusable(f'{function.address} is used by the host: {use}.')
         for other in function.companions:
             if other.address < function.address and self._spec(other):

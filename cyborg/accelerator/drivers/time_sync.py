@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cards that keep precise time (HPTS): a PTP clock disciplined by satellites."""
 
-from cyborg.accelerator import pci
+from collections.abc import Iterable
+
+from cyborg import objects
+from cyborg.accelerator import host_use, pci
 
 #: All of them carry a receiver.
 GNSS = 'CUSTOM_HPTS_GNSS'
@@ -23,6 +26,13 @@ class TimeSyncDriver(pci.Driver):
         _model('1ad7', 'a000', 'Orolia ART Card'),
         _model('ad5a', '0400', 'ADVA Time Card'),
     )
+
+    def slice(self, card: pci.Function, model: pci.Model) -> Iterable[objects.Deployable]:
+        if use := host_use.clock_use(card):
+            raise pci.Unusable(
+                f'{card.address} is used by the host: {use}. It is offered once that is no '
+                'longer so.')
+        return super().slice(card, model)
 
     def board_info(self, card: pci.Function) -> dict[str, str]:
         """What the card's driver tells; nothing while a guest has the card."""

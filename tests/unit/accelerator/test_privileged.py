@@ -64,3 +64,13 @@ def test_a_link_out_of_sysfs_is_refused(root):
 def test_only_tools_by_their_bare_names_are_run(root, command):
     with pytest.raises(PermissionError):
         privileged.run(command)
+
+
+def test_open_devices_are_looked_up(root, monkeypatch):
+    monkeypatch.setattr(sysfs, 'PROC', root / 'proc')
+    process = root / 'proc/812'
+    (process / 'fd').mkdir(parents=True)
+    (process / 'comm').write_text('chronyd\n')
+    (process / 'fd/5').symlink_to('/dev/ptp3')
+    (process / 'fd/6').symlink_to('/dev/null')
+    assert privileged.opened(['ptp3', 'ptp4']) == {'ptp3': 'chronyd'}

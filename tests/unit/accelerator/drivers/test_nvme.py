@@ -44,6 +44,14 @@ def test_one_that_the_host_uses_is_never_offered(host, discover, use, reason):
     assert f'is used by the host: {reason}' in device.fault
 
 
+@pytest.mark.parametrize('use', [{'mounted': True}, {'partitions': 1}, {'holders': ['dm-0']}])
+def test_virtual_functions_are_withheld_while_the_host_uses_the_disk(host, load, use):
+    host.plug_in('1b36:0010', at=ADDRESS, vfs=2, nvme={'namespaces': [use]})
+    [device] = load('nvme_driver').discover()
+    assert device.deployables == []
+    assert f'{ADDRESS} is used by the host: nvme0n1' in device.fault
+
+
 def test_one_of_several_namespaces_in_use_is_enough(host, discover):
     host.plug_in('1bd4:1001', at=ADDRESS, nvme={'namespaces': [{}, {'mounted': True}]})
     assert 'nvme0n2 is mounted' in discover()[0].fault
@@ -84,11 +92,3 @@ def test_disks_of_others_are_for_the_general_driver(host, load):
     assert traits == [
         ['CUSTOM_SSD_SAMSUNG_NVME', 'CUSTOM_SSD_SAMSUNG', 'CUSTOM_SSD_PRODUCT_ID_A80A'],
         ['CUSTOM_SSD_NVME', 'CUSTOM_SSD_1B36', 'CUSTOM_SSD_PRODUCT_ID_0010']]
-
-
-def test_virtual_functions_go_to_guests_while_the_host_has_the_disk(host, load):
-    host.plug_in('1b36:0010', at=ADDRESS, vfs=4, nvme={'namespaces': [{'mounted': True}]})
-    [device] = load('nvme_driver').discover()
-    assert device.fault is None
-    assert [handle.key for handle in device.deployables[0].attach_handles] == [
-        'vf0', 'vf1', 'vf2', 'vf3']

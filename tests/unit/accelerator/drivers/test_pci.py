@@ -89,6 +89,20 @@ def test_what_the_host_lives_on_is_not_offered(host, listed, discover, facts, se
     assert f'{ADDRESS} is used by the host: {sentence}' in discover()[0].fault
 
 
+def test_virtual_functions_of_a_disk_that_the_host_uses_are_not_offered(host, listed, discover):
+    listed({'vendor_id': '1b36', 'product_id': '0010'})
+    host.plug_in('1b36:0010', at=ADDRESS, vfs=2, nvme={'namespaces': [{'mounted': True}]})
+    [device] = discover()
+    assert device.deployables == []
+    assert 'nvme0n1 is mounted' in device.fault
+
+
+def test_a_card_whose_clock_the_host_uses_is_not_offered(host, listed, discover):
+    listed({'vendor_id': '1d9b'})
+    host.plug_in('1d9b:0400', at=ADDRESS, timecard={'serial': '1', 'opened_by': 'ptp4l'})
+    assert 'ptp4l has ptp0 open' in discover()[0].fault
+
+
 def test_two_of_one_group_cannot_go_to_different_guests(conf, tmp_path, listed):
     listed({'vendor_id': '1234'})
     card = {'vendor': '1234', 'device': '0001', 'class': 'ff0000'}

@@ -52,3 +52,20 @@ def test_the_card_that_keeps_the_hosts_time_is_not_offered(host, conf, discover)
     assert kept.deployables == []
     assert 'kept for the host' in kept.fault
     assert offered.deployables[0].num_accelerators == 1
+
+
+def test_a_card_whose_clock_a_service_has_open_is_not_offered(host, discover):
+    host.plug_in('1d9b:0400', at=ADDRESS, timecard={'serial': '1', 'opened_by': 'chronyd'})
+    host.plug_in('18d4:1008', at='0000:86:00.0')
+    used, free = discover()
+    assert used.deployables == []
+    assert f'{ADDRESS} is used by the host: chronyd has ptp0 open' in used.fault
+    assert free.fault is None and free.deployables
+
+
+def test_a_card_is_offered_once_the_service_has_closed_its_clock(host, discover):
+    host.plug_in('1d9b:0400', at=ADDRESS, timecard={'serial': '1', 'opened_by': 'phc2sys'})
+    assert discover()[0].fault
+    host.tree.remove('proc/800')
+    [device] = discover()
+    assert device.fault is None and device.deployables
