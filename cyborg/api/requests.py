@@ -90,6 +90,7 @@ class Hook(pecan.hooks.PecanHook):
         context = RequestContext.from_environ(request.environ)
         context.is_admin = policy.is_admin(self._enforcer, context)
         context.is_service = not self._service_roles.isdisjoint(context.service_roles)
+        context.is_service_user = not self._service_roles.isdisjoint(context.roles)
         return context
 
     def after(self, state: Any) -> None:

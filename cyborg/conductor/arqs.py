@@ -3,6 +3,8 @@
 
 from typing import Any
 
+from sqlalchemy import orm
+
 from cyborg import errors, objects
 from cyborg.conductor.endpoint import Endpoint, exposed
 from cyborg.context import RequestContext
@@ -45,17 +47,16 @@ class Arqs(Endpoint):
                   bindings: list[objects.Binding]) -> list[objects.Arq]:
         """Reserve what each request asks for and set the hosts to work; answers how far that
         got: uuids, states and reasons."""
-        for binding in bindings:
-            binding.project_id = binding.project_id or context.project_id
         scope = self.scope(context)
         try:
             with self.change(context) as ledger:
+                _name_owners(ledger.session, context, bindings)
                 bound = binding_.bind(ledger, scope, bindings, self.bind_deadline())
                 return [objects.Arq(uuid=arq.uuid, state=arq.state, reason=arq.reason)
                         for arq in bound]
         except (errors.HandleNotClean, errors.CleanUpOwed):
             with self.change(context) as ledger:
-                binding_.make_way(ledger, scope, bindings)
+                binding_.make_way(ledger, bindings)
             raise
 
     @exposed
@@ -76,4 +77,18 @@ class Arqs(Endpoint):
     @exposed
     def delete_instance_arqs(self, context: RequestContext, instance_uuid: str) -> None:
         with self.change(context) as ledger:
-            releasing.delete_of_instance(ledger, self.scope(context), instance_uuid)
+            releasing.delete_of_instance(ledger, instance_uuid)
+
+
+def _name_owners(session: orm.Session, context: RequestContext,
+                 bindings: list[objects.Binding]) -> None:
+    """Give the requests to the caller's project, unless the caller names another.
+
+    An administrator who evacuates somebody's server acts on requests of that server's project:
+    afterwards its owner must find them.
+    """
+    unnamed = [binding for binding in bindings if not binding.project_id]
+    owners = history.owners(session, {binding.instance_uuid for binding in unnamed}
+                            ) if context.sees_all_projects else {}
+    for binding in unnamed:
+        binding.project_id = owners.get(binding.instance_uuid, context.project_id)

@@ -45,8 +45,7 @@ class OsAcc(Endpoint):
                         instance_uuid: str) -> int:
         """Release what the server has on this host; answers how many."""
         with self.change(context, f'os_acc {hostname}') as ledger:
-            return releasing.delete_of_instance(
-                ledger, self.scope(context), instance_uuid, hostname)
+            return releasing.delete_of_instance(ledger, instance_uuid, hostname)
 
 
 def _provider(providers: dict[str, Any], arq: objects.Arq) -> str:

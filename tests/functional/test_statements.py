@@ -50,7 +50,7 @@ def fill(cloud, count):
         models.DeviceProfile: lambda n: {'name': f'p{n}', 'groups': [], 'is_private': True},
         models.DeviceProfileProject: lambda n: {'device_profile_id': n, 'project_id': 'p'},
         models.ExtArq: lambda n: {'device_profile_id': n, 'device_profile_group_id': 0,
-                                  'group': {}, 'hostname': HOST},
+                                  'group': {}, 'hostname': HOST, 'project_id': 'p'},
         models.AttachHandle: lambda n: {'deployable_id': n, 'key': 'k', 'type': 'PCI',
                                         'info': {}, 'arq_id': n},
     }

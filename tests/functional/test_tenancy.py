@@ -60,16 +60,22 @@ def arq(mine, profile):
 
 @pytest.mark.parametrize('vouched', [False, True])
 @pytest.mark.parametrize('method, path', [
-    ('GET', '/accelerator_requests/{}'), ('DELETE', '/accelerator_requests/{}'),
-    ('DELETE', '/accelerator_requests?arqs={}')])
+    ('GET', '/accelerator_requests/{}'), ('GET', '/accelerator_requests/{}/history'),
+    ('DELETE', '/accelerator_requests/{}'), ('DELETE', '/accelerator_requests?arqs={}')])
 def test_a_foreign_request_is_not_found(cloud, arq, vouched, method, path):
     stranger = Person(cloud, project='other', vouched=vouched)
-    status = stranger.call(method, path.format(arq['uuid'])).status_code
-    # a service acts for whomever, so what it vouches for is not held to one project
-    assert status == (404 if not vouched else 200 if method == 'GET' else 204)
+    assert stranger.call(method, path.format(arq['uuid'])).status_code == 404
 
 
-def test_a_foreign_request_is_in_no_list(mine, other, admin, arq):
+def test_a_service_on_its_own_account_is_held_to_no_project(cloud, arq):
+    service = Person(cloud, 'service', 'services')
+    assert service.call('DELETE', f'/accelerator_requests/{arq["uuid"]}').status_code == 204
+
+
+@pytest.mark.parametrize('vouched', [False, True])
+def test_a_foreign_request_is_in_no_list(cloud, mine, admin, arq, vouched):
+    other = Person(cloud, project='other', vouched=vouched)
+
     def listed(person):
         return arq['uuid'] in [each['uuid'] for each in
                                person.get('/accelerator_requests')['arqs']]
@@ -90,8 +96,66 @@ def test_requests_of_others_are_not_unbound(cloud, arq):
     body = {arq['uuid']: [{'op': 'remove', 'path': '/hostname'}]}
     for person, status in ((Person(cloud, project='other'), 403),
                            (Person(cloud, 'admin', 'admins'), 403),
-                           (Person(cloud, project='other', vouched=True), 202)):
+                           (Person(cloud, project='other', vouched=True), 404),
+                           (Person(cloud, 'admin', 'admins', vouched=True), 202)):
         assert person.call('PATCH', '/accelerator_requests', json=body).status_code == status
+
+
+# -- servers ---------------------------------------------------------------------------------
+
+
+class Nova:
+    """Acts on one server, in the name of whoever asked for it."""
+
+    def __init__(self, cloud, profile):
+        if 'compute1' not in cloud.hosts:
+            cloud.host('compute1')
+        self._cloud, self._profile, self.server = cloud, profile, str(uuid.uuid4())
+        [self._part] = Person(cloud, 'admin').get('/deployables')['deployables']
+
+    def bind(self, role='member', project='mine'):
+        """Build the server, or evacuate it."""
+        asked = Person(self._cloud, role, project, vouched=True)
+        [arq] = request(asked, self._profile).json()['arqs']
+        answer = asked.call('PATCH', '/accelerator_requests', json={arq['uuid']: [
+            {'op': 'add', 'path': f'/{name}', 'value': value} for name, value in (
+                ('hostname', 'compute1'), ('device_rp_uuid', self._part['rp_uuid']),
+                ('instance_uuid', self.server))]})
+        assert answer.status_code == 202, answer.text
+        return arq['uuid']
+
+    def requests(self, role='member', project='mine'):
+        asked = Person(self._cloud, role, project, vouched=True)
+        return [arq['uuid'] for arq in asked.get(
+            f'/accelerator_requests?instance={self.server}')['arqs']]
+
+    def delete(self, role='member', project='mine'):
+        asked = Person(self._cloud, role, project, vouched=True)
+        answer = asked.call('DELETE', f'/accelerator_requests?instance={self.server}')
+        assert answer.status_code == 204, answer.text
+
+
+@pytest.fixture
+def nova(cloud, profile):
+    made = Nova(cloud, profile())
+    yield made
+    made.delete('admin', 'admins')
+
+
+def test_what_an_administrator_binds_for_a_server_is_its_owners(nova):
+    nova.bind()
+    # an evacuation
+    nova.delete('admin', 'admins')
+    evacuated = nova.bind('admin', 'admins')
+    assert nova.requests() == [evacuated]
+    assert nova.requests(project='other') == []
+
+
+def test_who_deletes_a_server_deletes_all_that_it_holds(nova):
+    nova.bind('admin', 'admins')
+    assert nova.requests() == []
+    nova.delete()
+    assert nova.requests('admin', 'admins') == []
 
 
 # -- device profiles -------------------------------------------------------------------------

@@ -63,6 +63,9 @@ class Scope:
         return query if self.project_id is None else query.where(
             Arq.project_id == self.project_id)
 
+    def covers(self, arq: Arq) -> bool:
+        return self.project_id in (None, arq.project_id)
+
 
 def find(session: orm.Session, scope: Scope, filters: paging.Filters,
          page: paging.Page) -> list[objects.Arq]:

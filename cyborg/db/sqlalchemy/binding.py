@@ -40,9 +40,9 @@ def bind(ledger: Ledger, scope: arqs.Scope, bindings: Sequence[objects.Binding],
     """
     wanted = {binding.arq_uuid: binding for binding in bindings}
     instances = {binding.instance_uuid for binding in bindings}
-    rows = arqs.locked_by(ledger.session, _WANTED, scope, uuids=list(wanted),
-                          instances=list(instances))
-    arqs.require_all(rows, wanted)
+    rows = list(ledger.session.scalars(_WANTED, {'uuids': list(wanted),
+                                                 'instances': list(instances)}))
+    arqs.require_all([row for row in rows if scope.covers(row)], wanted)
     new = [row for row in rows if row.uuid in wanted and not _holds(row, wanted[row.uuid])]
     if new:
         releasing.delete_rows(ledger, [row for row in rows if row.uuid not in wanted])
@@ -53,13 +53,12 @@ def bind(ledger: Ledger, scope: arqs.Scope, bindings: Sequence[objects.Binding],
     return [row for row in rows if row.uuid in wanted]
 
 
-def make_way(ledger: Ledger, scope: arqs.Scope,
-             bindings: Sequence[objects.Binding]) -> None:
+def make_way(ledger: Ledger, bindings: Sequence[objects.Binding]) -> None:
     """Have a server's requests of a failed attempt go, though the bind had to be undone: what
     they hold must be cleaned before it can be had again."""
-    rows = arqs.locked_by(ledger.session, arqs.locking(
-        Arq.instance_uuid.in_({binding.instance_uuid for binding in bindings}),
-        Arq.uuid.not_in([binding.arq_uuid for binding in bindings])), scope)
+    rows = arqs.locked(
+        ledger.session, Arq.instance_uuid.in_({binding.instance_uuid for binding in bindings}),
+        Arq.uuid.not_in([binding.arq_uuid for binding in bindings]))
     releasing.delete_rows(ledger, rows)
 
 

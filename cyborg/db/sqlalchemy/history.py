@@ -62,6 +62,16 @@ def of(session: orm.Session, arq_uuid: str,
     return shown
 
 
+def owners(session: orm.Session, instances: Iterable[str]) -> dict[str, str]:
+    """The project that was the first to have requests of a server, by server."""
+    first = sa.select(sa.func.min(Transition.id)).where(
+        Transition.instance_uuid.in_(instances), Transition.project_id.is_not(None)
+    ).group_by(Transition.instance_uuid)
+    rows = session.execute(sa.select(Transition.instance_uuid, Transition.project_id).where(
+        Transition.id.in_(first)))
+    return {row.instance_uuid: row.project_id for row in rows}
+
+
 def prune(session: orm.Session, before: datetime.datetime) -> int:
     """Forget old steps, some at a time; answers how many went."""
     ids = session.scalars(sa.select(Transition.id).where(Transition.created_at < before)

@@ -299,7 +299,7 @@ class ArqTransition(Base):
     actor: orm.Mapped[str] = orm.mapped_column(sa.String(255))
     request_id: orm.Mapped[str | None] = orm.mapped_column(sa.String(64))
     hostname: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
-    instance_uuid: orm.Mapped[str | None] = orm.mapped_column(sa.String(36))
+    instance_uuid: orm.Mapped[str | None] = orm.mapped_column(sa.String(36), index=True)
     reason: orm.Mapped[str | None] = orm.mapped_column(sa.Text)
 
 

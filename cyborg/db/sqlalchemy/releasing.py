@@ -46,11 +46,13 @@ def delete(ledger: Ledger, scope: arqs.Scope, uuids: Collection[str], *,
     return sorted(set(uuids) - {row.uuid for row in rows})
 
 
-def delete_of_instance(ledger: Ledger, scope: arqs.Scope, instance_uuid: str,
-                       hostname: str | None = None) -> int:
-    """Delete a server's requests, on one host or wherever; answers how many there were."""
+def delete_of_instance(ledger: Ledger, instance_uuid: str, hostname: str | None = None) -> int:
+    """Delete a server's requests, on one host or wherever; returns how many there were.
+
+    Only services do this, when the server goes: nothing of it may stay, whosever it is.
+    """
     query = _OF_INSTANCE.where(Arq.hostname == hostname) if hostname else _OF_INSTANCE
-    rows = arqs.locked_by(ledger.session, query, scope, instance=instance_uuid)
+    rows = list(ledger.session.scalars(query, {'instance': instance_uuid}))
     delete_rows(ledger, rows)
     return len(rows)
 

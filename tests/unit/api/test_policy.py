@@ -9,6 +9,7 @@ from cyborg import policies, policy
 from cyborg.api import app
 from cyborg.api.controllers import root
 from cyborg.api.middleware import auth_token
+from cyborg.context import RequestContext
 from tests.unit.api.conftest import (
     Client,
     agent,
@@ -197,10 +198,22 @@ def test_a_service_is_who_has_a_role_of_services(admin, conductor, roles, is_ser
     assert conductor.contexts[0].is_service is is_service
 
 
+@pytest.mark.parametrize('own, others, sees_all', [
+    (['reader'], 'service', False), (['reader', 'service'], '', True), (['admin'], '', True)])
+def test_a_service_sees_all_projects_with_its_own_token_only(application, conductor, own, others,
+                                                             sees_all):
+    Client(application, roles=own).get('/v2/accelerator_requests',
+                                       headers={'X-Service-Roles': others})
+    [context] = conductor.contexts
+    assert RequestContext.from_dict(context.to_dict()).sees_all_projects is sees_all
+
+
 def test_the_operator_says_which_roles_services_have(conf, conductor):
     auth_token.register_opts(conf)
     conf.set_override('service_token_roles', ['nova'], 'keystone_authtoken')
-    client = Client(app.make_app(conf, conductor))
-    client.get('/v2/accelerator_requests', headers={'X-Service-Roles': 'service'})
-    client.get('/v2/accelerator_requests', headers={'X-Service-Roles': 'nova'})
-    assert [context.is_service for context in conductor.contexts] == [False, True]
+    application = app.make_app(conf, conductor)
+    for role in ('service', 'nova'):
+        Client(application, roles=['reader', role]).get(
+            '/v2/accelerator_requests', headers={'X-Service-Roles': role})
+    assert [(context.is_service, context.is_service_user) for context in conductor.contexts] == [
+        (False, False), (True, True)]

@@ -80,3 +80,27 @@ def test_foreign_keys_are_enforced(database):
     migration.upgrade(database)
     with pytest.raises(Exception, match='(?i)foreign key'), database.writer() as session:
         session.execute(sa.insert(models.ControlPath).values(device_id=1, type='PCI', info={}))
+
+
+def test_requests_that_an_administrator_bound_go_back_to_their_servers_project(database):
+    migration.upgrade(database, '0008')
+    now = models.now()
+    steps = [('s1', None), ('s1', 'owner'), ('s1', 'admins'), ('s2', 'admins')]
+    with database.writer() as session:
+        reflected = sa.MetaData()
+        reflected.reflect(session.connection(), only=['ext_arqs', 'arq_transitions'])
+        arqs, transitions = (reflected.tables[name] for name in ('ext_arqs', 'arq_transitions'))
+        session.execute(sa.insert(arqs), [
+            {'uuid': uuid, 'instance_uuid': server, 'project_id': project, 'created_at': now,
+             'state': 'Bound', 'device_profile_group_id': 0, 'profile_group': '{}',
+             'is_prepared': True}
+            for uuid, server, project in (('a', 's1', 'admins'), ('b', 's2', 'admins'),
+                                          ('c', 's3', 'other'), ('d', None, 'other'))])
+        session.execute(sa.insert(transitions), [
+            {'arq_uuid': 'x', 'instance_uuid': server, 'project_id': project, 'actor': 'x',
+             'event': 'bind', 'to_state': 'Bound', 'created_at': now}
+            for server, project in steps])
+    migration.upgrade(database)
+    with database.reader() as session:
+        found = session.execute(sa.select(models.ExtArq.uuid, models.ExtArq.project_id)).all()
+        assert dict(map(tuple, found)) == {'a': 'owner', 'b': 'admins', 'c': 'other', 'd': 'other'}
