@@ -34,6 +34,9 @@ UNKNOWN = 'Unknown'
 #: What Nova calls resolved: nothing more will happen by itself.
 RESOLVED = frozenset({State.BOUND, State.BIND_FAILED, State.DELETING})
 
+#: Nova hears of it when a request gets there.
+ANNOUNCED = frozenset({State.BOUND, State.BIND_FAILED})
+
 #: The host has, or may have, something prepared for the request.
 HOLDING = frozenset({State.BIND_STARTED, State.BOUND, State.PROVISIONING})
 

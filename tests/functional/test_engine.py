@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from cyborg import context, errors, objects
+from cyborg.accelerator import mdev
 from cyborg.accelerator.driver import Driver
 from cyborg.clients import keystone
 from cyborg.clients.nova import Nova
@@ -18,7 +19,7 @@ from cyborg.conductor import outbox
 from cyborg.conductor.rpcapi import ConductorAPI
 from cyborg.db.sqlalchemy import models, nova_events
 from cyborg.sim import Host
-from tests.fixtures.cloud import Cloud, eventually
+from tests.fixtures.cloud import PATIENCE, Cloud, eventually
 from tools.bench.counting import BACKGROUND
 
 FPGA = {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
@@ -519,6 +520,35 @@ def test_a_dead_nova_costs_one_try_and_catches_up_by_itself(two_conductors):
     cloud.nova.code = 200
     assert len(cloud.nova.wait_for_events(6)) == 6
     assert len({event['tag'] for event in cloud.nova.events()}) == 6
+
+
+@pytest.mark.parametrize('gpus', ['attach_attempts = 1\n'], indirect=True)
+def test_nova_does_not_hear_of_a_failure_that_was_mended_before_it_was_told(gpus, monkeypatch):
+    # given a Nova that takes its time over one event, and a request whose bind has failed
+    is_asked, may_answer, tell = threading.Event(), threading.Event(), Nova.send_events
+
+    def take_time(nova, events, request_id=None):
+        is_asked.set()
+        may_answer.wait(PATIENCE)
+        return tell(nova, events, request_id)
+    monkeypatch.setattr(Nova, 'send_events', take_time)
+    gpus.bind(gpus.request('vgpu'))
+    is_asked.wait(PATIENCE)
+    [arq], instance = gpus.request('vgpu'), str(uuid.uuid4())
+    with monkeypatch.context() as patch:
+        patch.setattr(mdev, 'create', refuse)
+        assert gpus.bind(arq, instance=instance).status_code == 409
+    # when it is bound after all
+    assert gpus.bind(arq, instance=instance).status_code == 202
+    may_answer.set()
+    # then Nova hears that, and nothing else of it
+    gpus.nova.wait_for_events(2)
+    assert [event['status'] for event in gpus.nova.events()
+            if event['tag'] == arq['uuid']] == ['completed']
+
+
+def refuse(*facts):
+    raise errors.DriverFailed('The card does not answer.')
 
 
 def test_what_a_killed_conductor_was_sending_is_sent_when_one_starts_there(cloud):

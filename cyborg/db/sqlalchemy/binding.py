@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from cyborg import errors, objects
-from cyborg.db.sqlalchemy import arqs, attach_handles, models, nova_events, releasing
+from cyborg.db.sqlalchemy import arqs, attach_handles, models, releasing
 from cyborg.db.sqlalchemy.attach_handles import CleanUp
 from cyborg.db.sqlalchemy.ledger import Ledger
 from cyborg.objects import arq_states
@@ -96,7 +96,6 @@ def _take(session: orm.Session, rows: Sequence[Arq], wanted: dict[str, objects.B
 def _start(ledger: Ledger, taken: Taken, deadline: datetime.datetime) -> None:
     """Write the new state of one server's requests, and note what its host has to do."""
     waiting = {arq.id: arq for arq, _, is_host_prepared in taken if is_host_prepared}
-    _outdate(ledger, [arq for arq, _, _ in taken if arq.state == State.BIND_FAILED])
     for arq, binding, is_host_prepared in taken:
         before = arq.state
         after = arq_states.after(before, Event.BIND, arq.uuid)
@@ -153,7 +152,6 @@ def _complete(ledger: Ledger, rows: Sequence[Arq]) -> None:
         starting = []
     again = [row for row in rows if row.state == State.PROVISIONING and row.is_prepared]
     ready = starting + again
-    _outdate(ledger, again)
     arqs.move(ledger, ready, Event.ATTACHED, bind_deadline=None)
     ledger.announce(ready, 'completed')
 
@@ -180,12 +178,6 @@ def failed(ledger: Ledger, outcome: objects.Outcome, most: int) -> objects.Work 
         return None if handle.is_missing else attach_handles.work(
             handle, objects.WorkKind.ATTACH, arq)
     return None
-
-
-def _outdate(ledger: Ledger, rows: Sequence[Arq]) -> None:
-    """What Nova has still to hear of these is no longer true, or is going to be said anew."""
-    if rows:
-        nova_events.forget(ledger.session, [row.uuid for row in rows])
 
 
 def _undo(ledger: Ledger, rows: Sequence[Arq], why: str) -> None:

@@ -10,6 +10,7 @@ from sqlalchemy import orm
 from cyborg import objects
 from cyborg.db.sqlalchemy import agents, history, models, nova_events
 from cyborg.db.sqlalchemy.notices import Notice
+from cyborg.objects import arq_states
 from cyborg.objects.arq_states import Event
 
 
@@ -21,6 +22,7 @@ class Ledger:
         self._cause = cause
         self._steps: list[history.Change] = []
         self._told: list[tuple[models.ExtArq, str]] = []
+        self._outdated: list[str] = []
         #: by host
         self.work: dict[str, list[objects.Work]] = {}
         #: whose providers must be redone
@@ -32,7 +34,12 @@ class Ledger:
 
     def step(self, arq: models.ExtArq, event: Event, from_state: str | None, to_state: str,
              reason: str | None = None) -> None:
-        """Note a change of state, with where the request is now."""
+        """Note a change of state, with where the request is now.
+
+        What Nova has still to hear of the state before is no longer true, and is dropped.
+        """
+        if from_state in arq_states.ANNOUNCED and from_state != to_state:
+            self._outdated.append(arq.uuid)
         self._steps.append(history.Change(arq, event, from_state, to_state, reason))
 
     def announce(self, arqs: Iterable[models.ExtArq], status: str) -> None:
@@ -51,6 +58,8 @@ class Ledger:
         if error is not None:
             return
         history.record(self.session, self._cause, self._steps)
+        if self._outdated:
+            nova_events.forget(self.session, self._outdated)
         if self._told:
             self.events = nova_events.add(self.session, self._told, self._cause.request_id)
         agents.distrust(self.session, self.stale_hosts)

@@ -15,15 +15,19 @@ from cyborg.db.sqlalchemy import models
 
 Event = models.NovaEvent
 
-#: seconds for which an event belongs to the conductor that is sending it
-CLAIM = 60
+#: seconds for which an event belongs to the conductor that is sending it: twice as long as a call
+#: of Nova may take
+CLAIM = 120
 #: of this host, and of this program since it started: a process may have the id of a dead one
 _HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
 _BORN = secrets.token_hex(2)
 
 _TABLE = Event.__table__
 _ADD = sa.insert(_TABLE)
-_REMOVE = sa.delete(_TABLE).where(_TABLE.c.claim.in_(models.any_of('claims')))
+_ARE = sa.and_(_TABLE.c.claim.in_(models.any_of('claims')),
+               _TABLE.c.arq_uuid.in_(models.any_of('arqs')))
+_REMOVE = sa.delete(_TABLE).where(_ARE)
+_STILL_THERE = sa.select(_TABLE.c.claim, _TABLE.c.arq_uuid).where(_ARE)
 _FORGET = sa.delete(_TABLE).where(_TABLE.c.arq_uuid.in_(models.any_of('arqs')))
 
 
@@ -51,20 +55,28 @@ def _lease() -> datetime.datetime:
     return models.now() + datetime.timedelta(seconds=CLAIM)
 
 
-def claim(session: orm.Session, most: int) -> list[Event]:
-    """Take events that are due; nobody else gets them for a while."""
-    now, mine = models.now(), mark()
-    is_due = sa.and_(Event.due_at <= now, Event.given_up_at.is_(None))
-    ids = session.scalars(sa.select(Event.id).where(is_due)
-                          .order_by(Event.id).limit(most)).all()
-    if not ids:
-        return []
-    session.execute(
-        sa.update(Event).where(Event.id.in_(ids), is_due)
-        .values(claim=mine, due_at=_lease(), attempts=Event.attempts + 1),
-        execution_options={'synchronize_session': False})
+def claim(session: orm.Session, most: int, mark: str) -> list[Event]:
+    """Take so many events that are due, and what else is due of their servers; nobody else gets
+    them for a while."""
+    is_due = sa.and_(Event.due_at <= models.now(), Event.given_up_at.is_(None))
+    first = sa.select(Event.instance_uuid).where(is_due).order_by(Event.id).limit(most).subquery()
+    servers = sa.select(first.c.instance_uuid).distinct().subquery()
+    ids = session.scalars(
+        sa.select(Event.id).join(servers, servers.c.instance_uuid == Event.instance_uuid)
+        .where(is_due).order_by(Event.id)).all()
+    if ids:
+        session.execute(
+            sa.update(Event).where(Event.id.in_(ids), is_due)
+            .values(claim=mark, due_at=_lease()),
+            execution_options={'synchronize_session': False})
     return list(session.scalars(
-        sa.select(Event).where(Event.claim == mine).order_by(Event.id)))
+        sa.select(Event).where(Event.claim == mark).order_by(Event.id)))
+
+
+def still_true(session: orm.Session, events: Sequence[Event]) -> list[Event]:
+    """Those of these that nobody has dropped or claimed meanwhile."""
+    there = {tuple(row) for row in session.execute(_STILL_THERE, _named(events))}
+    return [event for event in events if (event.claim, event.arq_uuid) in there]
 
 
 def take_over(session: orm.Session) -> None:
@@ -96,22 +108,21 @@ def _has_maker(claim: str) -> bool:
     return True
 
 
-def remove(session: orm.Session, claims: Iterable[str]) -> None:
-    """Forget what was claimed so and is not postponed: Nova has heard it, or will never want
-    to."""
-    session.execute(_REMOVE, {'claims': list(claims)})
+def remove(session: orm.Session, events: Iterable[Event]) -> None:
+    """Forget these: Nova has heard them, or will never want to."""
+    session.execute(_REMOVE, _named(events))
 
 
 def postpone(session: orm.Session, events: Sequence[Event], due_at: datetime.datetime, *,
              is_refused: bool) -> None:
-    """Try these of one claim again, not before then."""
-    refusal = {'refused_since': sa.func.coalesce(
+    """Have these sent by whoever claims them, not before then."""
+    refusal = {'attempts': Event.attempts + 1, 'refused_since': sa.func.coalesce(
         Event.refused_since, models.now(), type_=models.Moment)} if is_refused else {}
     _change(session, events, due_at=due_at, **refusal)
 
 
 def give_up(session: orm.Session, events: Sequence[Event]) -> set[str]:
-    """Send these of one claim no more, unless an operator wants it; answers for which requests
+    """Send these no more, unless an operator wants it; answers for which requests
     they were: some may have become untrue, or somebody else's, meanwhile."""
     ours = set(session.scalars(
         sa.select(Event.arq_uuid).where(_are(events)).with_for_update()))
@@ -134,14 +145,20 @@ def resume(session: orm.Session) -> None:
 
 
 def _change(session: orm.Session, events: Sequence[Event], **values: object) -> None:
-    """Change these of one claim, which is nobody's then."""
+    """Change these, which are nobody's then."""
     session.execute(sa.update(Event).where(_are(events)).values(claim=None, **values),
                     execution_options={'synchronize_session': False})
 
 
 def _are(events: Sequence[Event]) -> sa.ColumnElement[bool]:
-    return sa.and_(Event.claim == events[0].claim,
-                   Event.arq_uuid.in_([event.arq_uuid for event in events]))
+    named = _named(events)
+    return sa.and_(Event.claim.in_(named['claims']), Event.arq_uuid.in_(named['arqs']))
+
+
+def _named(events: Iterable[Event]) -> dict[str, list[str]]:
+    """Which rows these are: a request has at most one event in a claim."""
+    return {'claims': list({event.claim for event in events if event.claim}),
+            'arqs': [event.arq_uuid for event in events]}
 
 
 def forget(session: orm.Session, arq_uuids: Sequence[str]) -> None:

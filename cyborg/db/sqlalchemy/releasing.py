@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 import sqlalchemy as sa
 
 from cyborg import errors, objects
-from cyborg.db.sqlalchemy import arqs, attach_handles, models, nova_events
+from cyborg.db.sqlalchemy import arqs, attach_handles, models
 from cyborg.db.sqlalchemy.ledger import Ledger
 from cyborg.objects import arq_states
 from cyborg.objects.arq_states import Event, State
@@ -83,7 +83,7 @@ def delete_rows(ledger: Ledger, rows: Sequence[Arq], reason: str | None = None) 
 
 
 def let_go(ledger: Ledger, rows: Sequence[Arq]) -> None:
-    """Free the handles of these, and drop what Nova was still to hear about them."""
+    """Free the handles of these."""
     if not rows:
         return
     handles = attach_handles.held_by_any(ledger.session, [row.id for row in rows])
@@ -95,4 +95,3 @@ def let_go(ledger: Ledger, rows: Sequence[Arq]) -> None:
             ledger.stale_hosts.add(hostname)
     if handles:
         attach_handles.release(ledger.session, handles)
-    nova_events.forget(ledger.session, [row.uuid for row in rows])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The outbox on a table of its own, with a Nova that can be told what to answer."""
 
+import contextlib
 import datetime
 import logging
 import time
@@ -8,9 +9,11 @@ import uuid
 
 import pytest
 import sqlalchemy as sa
+from oslo_db import exception
 from oslo_utils import timeutils
 
 from cyborg import errors
+from cyborg.conductor import outbox as outboxes
 from cyborg.conductor.audit import Audit
 from cyborg.conductor.outbox import Outbox
 from cyborg.db.sqlalchemy import arqs, history, migration, models, nova_events
@@ -67,10 +70,36 @@ def left(db):
             models.NovaEvent.arq_uuid)).all()
 
 
-def test_what_nova_heard_of_many_servers_is_removed_in_one_statement(outbox, db, nova):
+class Clock:
+    """The present, which goes on when a test says so."""
+
+    def __init__(self):
+        self._now = datetime.datetime.now(datetime.UTC)
+
+    def __call__(self, with_timezone=False):
+        return self._now if with_timezone else self._now.replace(tzinfo=None)
+
+    def monotonic(self):
+        return self._now.timestamp()
+
+    def go_on(self, time):
+        self._now += time
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(timeutils, 'utcnow', made)
+    monkeypatch.setattr(outboxes, 'time', made)
+    return made
+
+
+def test_what_nova_heard_of_many_servers_is_removed_in_one_statement(
+        outbox, db, nova, monkeypatch):
+    monkeypatch.setattr(outboxes, 'SETTLED_TOGETHER', 3600)
     for server in range(5):
         tell(outbox, db, f'{server}a', f'{server}b')
-    outbox.deliver_fresh()
+    outbox.deliver()
     assert len(nova.posts) == 5 and len(left(db)) == 10
 
     statements = []
@@ -86,33 +115,35 @@ def test_what_nova_refused_stays_when_the_rest_is_removed(outbox, db, nova):
     nova.codes = {'refused': 400}
     tell(outbox, db, 'heard', 'refused')
     tell(outbox, db, 'other')
-    outbox.deliver_fresh()
+    outbox.deliver()
     outbox.settle()
     assert left(db) == ['refused']
 
 
 def test_what_is_removed_late_is_not_sent_again(outbox, db, nova):
     tell(outbox, db, 'heard')
-    outbox.deliver_fresh()
-    outbox.deliver_fresh()
-    assert not outbox.deliver_due() and len(nova.posts) == 1
+    outbox.deliver()
+    outbox.deliver()
+    outbox.wake()
+    outbox.deliver()
+    assert len(nova.posts) == 1
 
 
 def test_an_older_event_of_a_request_waits_while_a_newer_one_was_heard(outbox, db, nova):
     nova.is_down = True
     tell(outbox, db, 'twice')
-    outbox.deliver_fresh()
+    outbox.deliver()
     nova.is_down = False
     outbox._circuit.note(is_up=True)
     tell(outbox, db, 'twice')
-    outbox.deliver_fresh()
+    outbox.deliver()
     outbox.settle()
     assert left(db) == ['twice'] and len(nova.posts) == 1
 
 
 def test_events_that_wait_when_the_conductor_stops_are_given_back(outbox, db, nova):
     tell(outbox, db, 'sent')
-    outbox.deliver_fresh()
+    outbox.deliver()
     outbox._stopping.set()
     tell(outbox, db, 'late')
     outbox._run()
@@ -135,27 +166,149 @@ def test_a_database_that_fails_is_left_alone_for_a_while(outbox, db):
         outbox.stop()
 
 
-# -- a Nova that refuses ---------------------------------------------------------------------
+# -- a Nova that is slow ---------------------------------------------------------------------
 
 
-class Clock:
-    """The present, which goes on when a test says so."""
-
-    def __init__(self):
-        self._now = datetime.datetime.now(datetime.UTC)
-
-    def __call__(self, with_timezone=False):
-        return self._now if with_timezone else self._now.replace(tzinfo=None)
-
-    def go_on(self, time):
-        self._now += time
+POST = datetime.timedelta(seconds=5)
+MANY = [f'{number:02}' for number in range(60)]
 
 
 @pytest.fixture
-def clock(monkeypatch):
-    made = Clock()
-    monkeypatch.setattr(timeutils, 'utcnow', made)
-    return made
+def slow(nova, db, clock):
+    """Each POST takes its time; ``during`` happens meanwhile."""
+    answer = nova.send_events
+    nova.during, nova.waiting = (lambda: None), []
+
+    def send_events(events, request_id=None):
+        assert len(nova.posts) < 1000, 'it never ends'
+        nova.waiting.append(left(db))
+        nova.during()
+        clock.go_on(POST)
+        return answer(events, request_id)
+    nova.send_events = send_events
+    return nova
+
+
+def wait_in_table(db, *arqs):
+    """Have events of a server each wait for whoever claims them."""
+    with db.writer() as session:
+        session.add_all(
+            models.NovaEvent(instance_uuid=str(uuid.uuid4()), arq_uuid=arq, status='completed',
+                             attempts=1, due_at=models.now()) for arq in arqs)
+
+
+def heard(nova):
+    return [arq for events in nova.posts for _, arq, _ in events]
+
+
+@pytest.mark.parametrize('wait', ['in the table', 'in memory'])
+def test_a_slow_nova_hears_each_event_once(outbox, db, slow, wait):
+    if wait == 'in memory':
+        for name in MANY:
+            tell(outbox, db, name)
+    else:
+        wait_in_table(db, *MANY)
+    outbox.deliver()
+    outbox.settle()
+    assert heard(slow) == MANY and left(db) == []
+
+
+def test_what_a_slow_nova_has_heard_is_removed_before_the_next_call(outbox, db, slow):
+    wait_in_table(db, 'a', 'b', 'c')
+    outbox.deliver()
+    assert slow.waiting == [['a', 'b', 'c'], ['b', 'c'], ['c']]
+
+
+def test_no_conductor_sends_what_another_is_sending(outbox, db, slow):
+    other = Outbox(db, Nova(), interval=3600, patience=PATIENCE.total_seconds())
+    wait_in_table(db, *MANY)
+
+    def take_part():
+        slow.during = lambda: None
+        other.deliver()
+        other.settle()
+    slow.during = take_part
+    outbox.deliver()
+    assert sorted(heard(slow) + heard(other._nova)) == MANY and heard(other._nova)
+
+
+def test_new_events_and_a_backlog_take_turns(outbox, db, slow):
+    wait_in_table(db, *'abcd')
+
+    def bind():
+        slow.during = lambda: None
+        for name in ('new', 'newer'):
+            tell(outbox, db, name)
+    slow.during = bind
+    outbox.deliver()
+    assert heard(slow) == ['a', 'new', 'b', 'newer', 'c', 'd']
+
+
+def test_the_events_of_a_server_are_one_call_however_few_are_claimed(
+        outbox, db, nova, monkeypatch):
+    monkeypatch.setattr(outboxes, 'BATCH', 1)
+    server = str(uuid.uuid4())
+    with db.writer() as session:
+        session.add_all(
+            models.NovaEvent(instance_uuid=server, arq_uuid=arq, status='completed', attempts=1,
+                             due_at=models.now()) for arq in 'abc')
+    outbox.deliver()
+    assert [len(events) for events in nova.posts] == [3]
+
+
+def test_a_claim_whose_commit_was_not_answered_is_found_again(outbox, db, nova, monkeypatch):
+    wait_in_table(db, 'arq')
+    writer, lost = db.writer, ['answer']
+
+    @contextlib.contextmanager
+    def cut():
+        with writer() as session:
+            yield session
+        if lost:
+            lost.pop()
+            raise exception.DBConnectionError
+    monkeypatch.setattr(db, 'writer', cut)
+    outbox.deliver()
+    assert heard(nova) == ['arq'] and not lost
+
+
+# -- what is no longer true ------------------------------------------------------------------
+
+
+def step(db, arq, event, before, after):
+    with db.writer() as session, Ledger(session, history.Cause('test')) as ledger:
+        ledger.step(models.ExtArq(uuid=arq), event, before, after)
+
+
+LEAVING = [('provision', 'Bound', 'Provisioning'), ('unbind', 'Bound', 'Unbound'),
+           ('delete', 'Bound', 'Deleting'), ('bind', 'BindFailed', 'BindStarted'),
+           ('bind', 'BindFailed', 'Bound')]
+
+
+@pytest.mark.parametrize('leaving', LEAVING)
+def test_nova_does_not_hear_of_a_state_that_a_request_has_left(outbox, db, nova, leaving):
+    tell(outbox, db, 'changed')
+    tell(outbox, db, 'other')
+    step(db, 'changed', *leaving)
+    outbox.deliver()
+    assert heard(nova) == ['other']
+
+
+def test_what_is_claimed_and_becomes_untrue_meanwhile_is_not_sent(outbox, db, slow):
+    wait_in_table(db, 'first', 'changed', 'last')
+    slow.during = lambda: step(db, 'changed', *LEAVING[0])
+    outbox.deliver()
+    assert heard(slow) == ['first', 'last']
+
+
+def test_that_nova_does_not_want_an_event_does_not_make_it_untrue(outbox, db, nova):
+    tell(outbox, db, 'arq')
+    step(db, 'arq', 'unheard', 'Bound', 'Bound')
+    outbox.deliver()
+    assert heard(nova) == ['arq']
+
+
+# -- a Nova that refuses ---------------------------------------------------------------------
 
 
 def try_for(outbox, clock, time):
@@ -163,7 +316,8 @@ def try_for(outbox, clock, time):
     for _ in range(time // TEN_MINUTES):
         clock.go_on(TEN_MINUTES)
         outbox._circuit.note(is_up=True)
-        outbox.deliver_due()
+        outbox.wake()
+        outbox.deliver()
     outbox.settle()
 
 
@@ -177,7 +331,7 @@ def refused(outbox, db, nova, clock):
     nova.codes = {uuids['uuid']: 400}
     with db.writer() as session:
         outbox.send(nova_events.add(session, [(models.ExtArq(**uuids), 'completed')]))
-    outbox.deliver_fresh()
+    outbox.deliver()
     try_for(outbox, clock, PATIENCE / 2)
     assert left(db) == [uuids['uuid']] and len(nova.posts) > 10
     return uuids['uuid']
@@ -218,7 +372,8 @@ def test_what_becomes_untrue_as_it_is_given_up_is_not_told_of(
     clock.go_on(PATIENCE)
     nova.send_events = forget
     caplog.set_level(logging.ERROR)
-    outbox.deliver_due()
+    outbox.wake()
+    outbox.deliver()
     assert left(db) == [] and steps(db, refused) == [] and caplog.messages == []
 
 
@@ -251,7 +406,7 @@ def test_a_nova_that_was_away_for_long_may_refuse_for_as_long_as_any(
         outbox, db, nova, clock):
     nova.is_down = True
     tell(outbox, db, 'arq')
-    outbox.deliver_fresh()
+    outbox.deliver()
     try_for(outbox, clock, PATIENCE * 3)
     nova.is_down, nova.codes = False, {'arq': 400}
     try_for(outbox, clock, PATIENCE / 2)
@@ -263,7 +418,7 @@ def test_a_nova_that_was_away_for_long_may_refuse_for_as_long_as_any(
 def test_one_event_that_is_given_up_leaves_the_others_of_its_server(outbox, db, nova, clock):
     nova.codes = {'never': 400, 'late': 500}
     tell(outbox, db, 'late', 'never')
-    outbox.deliver_fresh()
+    outbox.deliver()
     try_for(outbox, clock, PATIENCE / 2)
     nova.codes = {'never': 400}
     try_for(outbox, clock, PATIENCE)
