@@ -115,6 +115,12 @@ class ProviderNotFound(NotFound):
                 'see which exist.')
 
 
+class GroupNotHonoured(Conflict):
+    template = ('{what} asks for {keys}, which this release does not do when it binds. To get an '
+                'FPGA with a certain function, program it before and require the trait of that '
+                'function instead.')
+
+
 class NoFreeHandle(Conflict):
     template = ('Resource provider {rp} on {host} has no free attach handle for accelerator '
                 'request {uuid}.')

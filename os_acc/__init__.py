@@ -111,7 +111,8 @@ def plug(
     :param selected_rp: ``{'uuid': provider}`` or, as Nova's scheduler has it,
         ``{'device_profile_0': [provider], ...}``.
     :param flavor_extra_specs: all of the flavor's, with ``accel:device_profile`` or
-        plain ``resources:``, ``trait:`` and ``accel:`` keys.
+        plain ``resources:`` and ``trait:`` keys. Nothing is programmed: keys that ask
+        for it, in the flavor or its profile, make it fail.
     :returns: one entry per accelerator.
     :raises InvalidArgument: before anything is sent.
     :raises PlugFailed: the agent says why; nothing is held for the instance.

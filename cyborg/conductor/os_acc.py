@@ -6,10 +6,17 @@ from typing import Any
 from cyborg import errors, objects
 from cyborg.conductor.endpoint import Endpoint, exposed
 from cyborg.context import RequestContext
-from cyborg.db.sqlalchemy import arqs, binding, deployables, device_profiles, releasing
+from cyborg.db.sqlalchemy import (
+    arqs,
+    binding,
+    deployables,
+    device_profiles,
+    matching,
+    releasing,
+)
 
 PROFILE_KEY = 'accel:device_profile'
-GROUP_KEYS = ('resources:', 'trait:', 'accel:')
+GROUP_KEYS = ('resources:', 'trait:')
 
 
 class OsAcc(Endpoint):
@@ -24,6 +31,8 @@ class OsAcc(Endpoint):
         with self.change(context, f'os_acc {hostname}') as ledger:
             if found := arqs.find(ledger.session, scope, mine, {}):
                 return found
+            matching.require_honoured('The flavor', {
+                key: value for key, value in extra_specs.items() if key != PROFILE_KEY})
             profile = None
             if PROFILE_KEY in extra_specs:
                 profile = device_profiles.named(ledger.session, extra_specs[PROFILE_KEY])

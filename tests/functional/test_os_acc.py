@@ -72,8 +72,16 @@ def test_novas_mapping_of_groups_to_providers_is_understood(compute):
     ({'accel:device_profile': 'unknown'}, 'Device profile not found'),
     ({'resources:VGPU': '1'}, 'asks neither for a device profile'),
     ({'resources:FPGA': '17'}, 'no free attach handle'),
+    ({'accel:device_profile': 'gzip'}, 'asks for accel:function_id=3AFB, which this release does'),
+    ({'accel:device_profile': 'two', 'accel:function_name': 'gzip'}, 'The flavor asks for accel:'),
+    ({'resources:FPGA': '1', 'accel:function_id': '3AFB'}, 'The flavor asks for accel:function'),
+    ({'resources:FPGA': '1', 'accel:no_such_key': 'x'}, 'The flavor asks for accel:no_such_key=x'),
+    ({'resources:FPGA': '1', f'bitstream:{uuid.UUID(int=1)}': 'required'},
+     'The flavor asks for bitstream:00000000'),
 ])
 def test_a_plug_that_cannot_be_done_says_why_and_leaves_nothing(compute, specs, sentence):
+    compute.profile('two', FPGA)
+    compute.profile('gzip', FPGA | {'accel:function_id': '3AFB'})
     with pytest.raises(os_acc.PlugFailed, match=sentence):
         os_acc.plug(server(), {'uuid': compute.rp()}, specs)
     assert compute.arqs() == []

@@ -45,8 +45,8 @@ FIELDS = {
     'projects': PROJECTS,
 }
 EXAMPLE = {'name': 'gzip-offload', 'description': 'Compression in an FPGA', 'groups': [
-    {'resources:FPGA': '1', 'trait:CUSTOM_FPGA_INTEL': 'required',
-     'accel:function_id': '9f1c8a52-7a0f-4d1b-8b53-8a0f5d0d6f21'}]}
+    {'resources:FPGA': '1',
+     'trait:CUSTOM_FPGA_INTEL_FUNCTION_9F1C8A52_7A0F_4D1B_8B53_8A0F5D0D6F21': 'required'}]}
 CREATE = {
     'type': 'array', 'minItems': 1, 'examples': [[EXAMPLE]], 'items': {
         'type': 'object', 'required': ['name', 'groups'],

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from cyborg import errors, objects
-from cyborg.db.sqlalchemy import arqs, attach_handles, models, releasing
+from cyborg.db.sqlalchemy import arqs, attach_handles, matching, models, releasing
 from cyborg.db.sqlalchemy.attach_handles import CleanUp
 from cyborg.db.sqlalchemy.ledger import Ledger
 from cyborg.objects import arq_states
@@ -84,6 +84,7 @@ def _take(session: orm.Session, rows: Sequence[Arq], wanted: dict[str, objects.B
         offer = offers.get(binding.device_rp_uuid)
         if offer is None or offer.hostname != binding.hostname:
             raise errors.ProviderNotFound(host=binding.hostname, rp=binding.device_rp_uuid)
+        matching.require_honoured(f'Accelerator request {arq.uuid}', arq.group)
         is_host_prepared = offer.take(session, arq.id)
         if is_host_prepared is None:
             refusal = REFUSALS[attach_handles.clean_up(
