@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What agents say: reports, heartbeats, how work ended."""
 
-from cyborg import objects
+from oslo_log import log
+
+from cyborg import errors, objects
 from cyborg.conductor.endpoint import Endpoint, exposed
 from cyborg.context import RequestContext
 from cyborg.db.sqlalchemy import agents, attach_handles, binding, inventory, programming
 from cyborg.db.sqlalchemy.ledger import Ledger
 from cyborg.db.sqlalchemy.models import AttachHandle as Handle
+
+LOG = log.getLogger(__name__)
 
 
 class Hosts(Endpoint):
@@ -14,12 +18,23 @@ class Hosts(Endpoint):
     @exposed
     def report(self, context: RequestContext, report: objects.Report) -> objects.Plan:
         """Take in the picture of a host; answer what to publish and what is still to do."""
+        try:
+            return self._take_in(context, report)
+        except (errors.CyborgError, *inventory.TRANSIENT):
+            raise
+        except Exception:
+            LOG.exception('The report of %s cannot be stored as a whole; each of its devices is '
+                          'stored apart.', report.hostname)
+            return self._take_in(context, report, is_apart=True)
+
+    def _take_in(self, context: RequestContext, report: objects.Report, *,
+                 is_apart: bool = False) -> objects.Plan:
         with self.change(context, f'agent {report.hostname}') as ledger:
             agents.accept(ledger.session, report)
             if report.is_first:
                 binding.provision(ledger, report.hostname)
             gone = attach_handles.gone(ledger.session, report.hostname)
-            devices = inventory.reconcile(ledger, report)
+            devices = inventory.reconcile(ledger, report, is_apart=is_apart)
             if gone:
                 binding.provision(ledger, report.hostname, Handle.id.in_(gone),
                                   Handle.is_missing.is_(False))

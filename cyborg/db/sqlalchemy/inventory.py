@@ -5,10 +5,12 @@ A report is a keyed set difference against the rows, never a guess: devices by t
 deployables by name, handles by key.
 """
 
+import contextlib
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import sqlalchemy as sa
+from oslo_db import exception as db_exc
 from oslo_log import log
 from sqlalchemy import orm
 
@@ -26,6 +28,10 @@ DEPLOYABLE_FACTS = ('rp_uuid', 'driver_name', 'is_programmable')
 #: a server may start again that holds what is not there now
 HELD_OTHERWISE = ('A request holds the card whole while it has parts, or parts of it while it is '
                   'whole: it is offered again when that request is gone.')
+NOT_STORED = ('What its driver reports of it cannot be stored ({kind}): see the log of the conductor. '
+              'It is kept as it was, and not offered.')
+#: say nothing of what was to be stored: the transaction has to be repeated as a whole
+TRANSIENT = (db_exc.DBDeadlock, db_exc.DBConnectionError)
 HANDLE_FACTS = ('type', 'info', 'is_host_prepared')
 
 
@@ -39,41 +45,94 @@ def load(session: orm.Session, hostname: str) -> list[Device]:
                  deployables.selectinload(Deployable.attach_handles))))
 
 
-def reconcile(ledger: Ledger, report: objects.Report) -> list[Device]:
+def reconcile(ledger: Ledger, report: objects.Report, *, is_apart: bool = False) -> list[Device]:
     """Make the rows of a host what its report says; answers the rows that are left.
 
     A driver that failed has said nothing, so its devices stay as they are. What vanished while
     somebody holds a part of it stays too, marked as missing, until it is let go.
+
+    ``is_apart``: each card has a savepoint of its own. One that fails keeps its rows and shows a
+    fault, the others are updated.
     """
     session = ledger.session
     rows = {row.key: row for row in load(session, report.hostname)}
     conditions = notices.Conditions(rows.values())
     silent = {driver.name for driver in report.drivers
               if driver.status != objects.DriverStatus.OK}
-    gone = [row for key, row in rows.items()
-            if key not in {device.key for device in report.devices}
-            and row.driver_name not in silent]
-    for row in gone:
-        held = [part for part in row.deployables if _remove(part)]
-        if held:
-            _set(row, is_missing=True)
-        else:
-            session.delete(rows.pop(row.key))
+    reported = {device.key for device in report.devices}
+    gone = [key for key, row in rows.items()
+            if key not in reported and row.driver_name not in silent]
+    for key in gone:
+        with _apart(session, rows, key) if is_apart else contextlib.nullcontext():
+            _withdraw(session, rows, key)
     session.flush()  # before anything new comes in the place of what went
     taken = {part.rp_uuid for row in rows.values() for part in row.deployables}
     for device in report.devices:
-        row = rows.get(device.key)
-        if row is None:
-            if taken & {part.rp_uuid for part in device.deployables}:
-                LOG.warning('Device %s on %s sits where another one is still in use; it waits '
-                            'until that one is free.', device.key, report.hostname)
-                continue
-            row = rows[device.key] = Device(hostname=report.hostname, key=device.key)
-            session.add(row)
-        _update_device(row, device)
+        with _apart(session, rows, device.key, device) if is_apart else contextlib.nullcontext():
+            _take_in(session, rows, device, taken)
     session.flush()
     ledger.notices += conditions.compare(session, rows.values())
     return list(rows.values())
+
+
+def _withdraw(session: orm.Session, rows: dict[str, Device], key: str) -> None:
+    """Drop what nobody holds of a card that is gone."""
+    held = [part for part in rows[key].deployables if _remove(part)]
+    if held:
+        _set(rows[key], is_missing=True)
+    else:
+        session.delete(rows.pop(key))
+
+
+def _take_in(session: orm.Session, rows: dict[str, Device], device: objects.Device,
+             taken: set[str]) -> None:
+    """Make the rows of a card what its report says."""
+    row = rows.get(device.key)
+    if row is None:
+        if taken & {part.rp_uuid for part in device.deployables}:
+            LOG.warning('Device %s on %s sits where another one is still in use; it waits '
+                        'until that one is free.', device.key, device.hostname)
+            return
+        row = rows[device.key] = Device(hostname=device.hostname, key=device.key)
+        session.add(row)
+    _update_device(row, device)
+
+
+@contextlib.contextmanager
+def _apart(session: orm.Session, rows: dict[str, Device], key: str,
+           device: objects.Device | None = None) -> Iterator[None]:
+    """Undo the update of one card if it fails, and note that as its fault."""
+    row = rows.get(key)
+    try:
+        with session.begin_nested():
+            yield
+            session.flush()
+    except TRANSIENT:
+        raise
+    except Exception as error:
+        LOG.exception('Device %s cannot be stored.', key)
+        fault = NOT_STORED.format(kind=type(error).__name__)
+        if row is None:
+            row = _without_parts(session, device)
+        if row is None:
+            rows.pop(key, None)
+            return
+        rows[key] = row
+        _set(row, fault=fault)
+
+
+def _without_parts(session: orm.Session, device: objects.Device) -> Device | None:
+    """A row for a new card that cannot be stored as it is; None if even that fails."""
+    row = Device(hostname=device.hostname, key=device.key, **_facts(device, DEVICE_FACTS))
+    try:
+        with session.begin_nested():
+            session.add(row)
+    except TRANSIENT:
+        raise
+    except Exception:
+        LOG.exception('Device %s cannot be shown.', device.key)
+        return None
+    return row
 
 
 def _set(row: models.Base, **values: object) -> None:
@@ -96,12 +155,14 @@ def _update_device(row: Device, device: objects.Device) -> None:
         _set(row, fault=device.fault or device.doubt)
         return
     parts = {part.name: part for part in row.deployables}
+    present = []
     for deployable in device.deployables:
         part = parts.pop(deployable.name, None)
         if part is None:
             part = Deployable(name=deployable.name)
             row.deployables.append(part)
         _update_deployable(part, deployable)
+        present.append(part)
     by_name = {part.name: part for part in row.deployables}
     for deployable in device.deployables:
         part = by_name[deployable.name]
@@ -110,11 +171,21 @@ def _update_device(row: Device, device: objects.Device) -> None:
     for part in row.deployables:
         for handle in part.attach_handles:  # one that is new came while it was programmed
             _set(handle, is_programming=is_programming(part))
+    kept = _with_parents([*present, *(part for part in parts.values() if _remove(part))])
     for part in parts.values():
-        if not _remove(part):
+        if part not in kept:
             row.deployables.remove(part)
     if row.fault is None and _is_held_otherwise(row):
         _set(row, fault=HELD_OTHERWISE)
+
+
+def _with_parents(parts: Sequence[Deployable]) -> list[Deployable]:
+    """These and the deployables that their rows refer to."""
+    found = list(parts)
+    for part in found:
+        found += [above for above in (part.parent, part.root)
+                  if above is not None and above not in found]
+    return found
 
 
 def _is_held_otherwise(row: Device) -> bool:
@@ -146,8 +217,9 @@ def _root(deployable: objects.Deployable, rows: dict[str, Deployable],
     """The topmost deployable above this one; None for the topmost itself."""
     parents = {each.name: each.parent_name for each in device.deployables}
     name = deployable.name
-    while parents.get(name) in rows:
-        name = parents[name]
+    for _ in parents:  # so that parents in a circle, a driver's mistake, end as an error
+        if parents.get(name) in rows:
+            name = parents[name]
     return None if name == deployable.name else rows[name]
 
 
