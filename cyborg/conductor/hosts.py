@@ -38,6 +38,8 @@ class Hosts(Endpoint):
             if gone:
                 binding.provision(ledger, report.hostname, Handle.id.in_(gone),
                                   Handle.is_missing.is_(False))
+            if lost := inventory.gone(devices) - set(gone):
+                binding.lose(ledger, lost)
             if report.mdevs is not None:
                 binding.compare(ledger, report)
             return objects.Plan(

@@ -207,6 +207,15 @@ def provision(ledger: Ledger, hostname: str, *which: sa.ColumnElement[bool]) -> 
                                        is_held))
 
 
+def lose(ledger: Ledger, handles: Collection[int]) -> None:
+    """These handles, by row, went with their card: a bind that is under way does not end before
+    they are back and prepared again."""
+    rows = arqs.locked(
+        ledger.session, Arq.state == State.BIND_STARTED, Arq.is_prepared,
+        Arq.id.in_(sa.select(Handle.arq_id).where(Handle.id.in_(handles))))
+    _prepare_again(ledger, rows)
+
+
 def _prepare_again(ledger: Ledger, rows: Sequence[Arq]) -> None:
     """Ask the host anew for what it had prepared. A bind that is under way goes on waiting."""
     bound = [row for row in rows if row.state == State.BOUND]

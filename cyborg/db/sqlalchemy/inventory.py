@@ -28,8 +28,8 @@ DEPLOYABLE_FACTS = ('rp_uuid', 'driver_name', 'is_programmable')
 #: a server may start again that holds what is not there now
 HELD_OTHERWISE = ('A request holds the card whole while it has parts, or parts of it while it is '
                   'whole: it is offered again when that request is gone.')
-NOT_STORED = ('What its driver reports of it cannot be stored ({kind}): see the log of the conductor. '
-              'It is kept as it was, and not offered.')
+NOT_STORED = ('What its driver reports of it cannot be stored ({kind}), see the log of the '
+              'conductor: it is kept as it was, and not offered.')
 #: say nothing of what was to be stored: the transaction has to be repeated as a whole
 TRANSIENT = (db_exc.DBDeadlock, db_exc.DBConnectionError)
 HANDLE_FACTS = ('type', 'info', 'is_host_prepared')
@@ -295,6 +295,13 @@ def lock(handles: Sequence[Handle]) -> None:
             sa.select(Handle).where(Handle.id.in_([handle.id for handle in handles]))
             .order_by(Handle.id).with_for_update()
             .execution_options(populate_existing=True)).all()
+
+
+def gone(devices: Iterable[Device]) -> set[int]:
+    """What a host no longer has of all that it prepared for requests, by row."""
+    return {handle.id for device in devices for part in device.deployables
+            for handle in part.attach_handles
+            if handle.is_missing and handle.is_host_prepared and handle.arq_id is not None}
 
 
 def providers(devices: Iterable[Device]) -> list[objects.Provider]:
