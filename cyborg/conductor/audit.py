@@ -28,6 +28,8 @@ GRACE = datetime.timedelta(minutes=10)
 #: whoever made a request and has not bound it by then has forgotten it, or died
 LONG_UNUSED = datetime.timedelta(days=1)
 
+#: said so, since a database does not look up in an index what something is not
+NOT_HOLDING = tuple(state for state in State if state not in arq_states.HOLDING)
 UNUSED = (State.INITIAL, State.BIND_FAILED)
 
 Fix = Callable[[Ledger], None]
@@ -76,11 +78,8 @@ class Audit:
             findings = [*_handles(session), *_requests(session), *_unused(session),
                         *_clean_ups(session, before), *_programmings(session, before),
                         *_outbox(session, before)]
-            servers, places = _servers(session, before), _places(session)
-        # questions to others are asked outside the transaction
         try:
-            findings.extend(self._neighbours(servers, before))
-            findings.extend(self._leaks(places))
+            findings.extend(self._with_others(before))
         except errors.Unavailable as error:
             findings.append(Finding(f'Not all could be compared: {error.faultstring}',
                                     'run the audit again when everybody answers'))
@@ -95,6 +94,21 @@ class Audit:
                     finding.fix(ledger)
                 fixed += 1
         return fixed
+
+    def _with_others(self, before: datetime.datetime) -> Iterator[Finding]:
+        """Compare with Placement and Nova host by host: the requests of all need not fit into
+        memory. Others are asked outside the transaction."""
+        if self._allocations is None and self._servers is None:
+            return
+        hostname = ''
+        while True:
+            with self._db.reader() as session:
+                hostname = _next_host(session, hostname)
+                if hostname is None:
+                    return
+                servers, places = _servers(session, hostname, before), _places(session, hostname)
+            yield from self._neighbours(servers, before)
+            yield from self._leaks(places)
 
     def _neighbours(self, servers: dict[str, set[str]],
                     before: datetime.datetime) -> Iterator[Finding]:
@@ -111,7 +125,6 @@ class Audit:
                     f'Server {server} has accelerator requests on {", ".join(sorted(lost))}, '
                     f'where Placement has no allocation of it.',
                     'delete its requests there', _delete_of(server, lost, before))
-
 
     def _leaks(self, places: dict[str, set[str]]) -> Iterator[Finding]:
         """Allocations that keep others from a device, and whose server is no more.
@@ -135,7 +148,7 @@ def _handles(session: orm.Session) -> Iterator[Finding]:
     """Handles held by requests that should hold none."""
     rows = session.execute(
         sa.select(Handle.uuid, Arq.id, Arq.uuid, Arq.state)
-        .join(Arq, Handle.arq_id == Arq.id).where(Arq.state.not_in(arq_states.HOLDING)))
+        .join(Arq, Handle.arq_id == Arq.id).where(Arq.state.in_(NOT_HOLDING)))
     for handle, arq_id, arq, state in rows:
         yield Finding(f'Handle {handle} is held by request {arq}, which is {state}.',
                       'free the handle', _free(arq_id))
@@ -207,24 +220,35 @@ def _outbox(session: orm.Session, before: datetime.datetime) -> Iterator[Finding
                       'again', lambda ledger: nova_events.resume(ledger.session))
 
 
-def _servers(session: orm.Session, before: datetime.datetime) -> dict[str, set[str]]:
-    """Servers whose requests have been bound for a while: uuid -> providers."""
+def _next_host(session: orm.Session, hostname: str) -> str | None:
+    """The host that follows this one among those with devices or requests."""
+    following = sa.union_all(*(
+        sa.select(sa.func.min(column).label('hostname')).where(column > hostname)
+        for column in (models.Device.hostname, Arq.hostname))).subquery()
+    return session.scalar(sa.select(sa.func.min(following.c.hostname)))
+
+
+def _servers(session: orm.Session, hostname: str,
+             before: datetime.datetime) -> dict[str, set[str]]:
+    """Servers whose requests on a host have been bound for a while: uuid -> providers."""
     found: dict[str, set[str]] = {}
     for server, provider in session.execute(
             sa.select(Arq.instance_uuid, Arq.device_rp_uuid)
-            .where(Arq.state == State.BOUND, Arq.updated_at < before)):
+            .where(Arq.hostname == hostname, Arq.state == State.BOUND,
+                   Arq.updated_at < before)):
         found.setdefault(str(server), set()).add(str(provider))
     return found
 
 
-def _places(session: orm.Session) -> dict[str, set[str]]:
-    """The providers of what there is, and the servers that have requests there."""
+def _places(session: orm.Session, hostname: str) -> dict[str, set[str]]:
+    """The providers of what a host has, and the servers that have requests there."""
     found: dict[str, set[str]] = {
         str(provider): set() for provider in session.scalars(
-            sa.select(models.Deployable.rp_uuid).where(models.Deployable.rp_uuid.is_not(None)))}
+            sa.select(models.Deployable.rp_uuid).join(models.Deployable.device)
+            .where(models.Device.hostname == hostname))}
     for server, provider in session.execute(
             sa.select(Arq.instance_uuid, Arq.device_rp_uuid)
-            .where(Arq.instance_uuid.is_not(None))):
+            .where(Arq.hostname == hostname, Arq.instance_uuid.is_not(None))):
         found.setdefault(str(provider), set()).add(str(server))
     return found
 

@@ -74,8 +74,9 @@ def owners(session: orm.Session, instances: Iterable[str]) -> dict[str, str]:
 
 def prune(session: orm.Session, before: datetime.datetime) -> int:
     """Forget old steps, some at a time; answers how many went."""
+    # in the order of the index: by their ids, a database would look at all that are younger
     ids = session.scalars(sa.select(Transition.id).where(Transition.created_at < before)
-                          .order_by(Transition.id).limit(PRUNED_AT_ONCE)).all()
+                          .order_by(Transition.created_at).limit(PRUNED_AT_ONCE)).all()
     if ids:
         session.execute(sa.delete(Transition).where(Transition.id.in_(ids)))
     return len(ids)

@@ -1,35 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The models and the migrations tell the same story, on every database at hand."""
 
-import os
-
 import pytest
 import sqlalchemy as sa
 from alembic import autogenerate
 from alembic import migration as alembic_migration
 
-from cyborg.db.sqlalchemy import engine, migration, models
+from cyborg.db.sqlalchemy import migration, models
+from tests.fixtures.databases import empty
 
 pytestmark = pytest.mark.migrations
-URLS = {'sqlite': None, 'mysql': os.environ.get('CYBORG_TEST_MYSQL_URL'),
-        'postgresql': os.environ.get('CYBORG_TEST_POSTGRESQL_URL')}
-AT_HAND = [name for name, url in URLS.items() if name == 'sqlite' or url]
-
-
-@pytest.fixture(params=AT_HAND)
-def database(request, tmp_path):
-    made = engine.Database(URLS[request.param] or f'sqlite:///{tmp_path}/cyborg.db')
-    _empty(made)
-    yield made
-    _empty(made)
-    made.close()
-
-
-def _empty(database):
-    with database.engine.begin() as connection:
-        reflected = sa.MetaData()
-        reflected.reflect(connection)
-        reflected.drop_all(connection)
 
 
 def differences(database):
@@ -70,7 +50,7 @@ def test_check_constraints_are_alike_in_models_and_migrations(database):
                 for check in inspector.get_check_constraints(table)}
     migration.upgrade(database)
     migrated = checks()
-    _empty(database)
+    empty(database)
     migration.create_schema(database)
     assert migrated == checks()
     assert len(migrated) == 3
