@@ -35,7 +35,7 @@ class Conductor:
         parts = conf, db, AgentAPI(transport), self.outbox, self._notifier
         self.sweep = Sweep(*parts)
         self._conf = conf.conductor
-        self._metrics = Metrics(db, self.sweep.silent_since)
+        self._metrics = Metrics(db)
         self._stop_metrics: Callable[[], None] | None = None
         self._server = rpc.Server(
             transport, rpc.CONDUCTOR, name, [endpoint(*parts) for endpoint in ENDPOINTS])

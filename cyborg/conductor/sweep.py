@@ -3,11 +3,13 @@
 
 import datetime
 import threading
-import time
+from typing import Any
 
+from oslo_db import exception as db_exc
 from oslo_log import log
 
 from cyborg import context
+from cyborg.conductor import metrics
 from cyborg.conductor.audit import Audit
 from cyborg.conductor.endpoint import Endpoint
 from cyborg.db.sqlalchemy import (
@@ -17,15 +19,17 @@ from cyborg.db.sqlalchemy import (
     models,
     programming,
     releasing,
+    rounds,
 )
 
 LOG = log.getLogger(__name__)
 
+#: the rounds that one conductor at a time does
+SWEEP, AUDIT = 'sweep', 'audit'
+
 
 class Sweep(Endpoint):
-    """One thread a process; two that sweep at once do no harm."""
-
-    _next_audit = 0.0
+    """A thread in each process waits for its turn; two that sweep at once do no harm."""
 
     def start(self) -> None:
         self._stopping = threading.Event()
@@ -37,11 +41,38 @@ class Sweep(Endpoint):
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._stopping.wait(self.conf.conductor.sweep_interval):
+        wait: float = self.conf.conductor.sweep_interval
+        while not self._stopping.wait(wait):
             try:
-                self.sweep()
+                wait = self.round()
             except Exception:
-                LOG.exception('A sweep failed; the next one tries again.')
+                LOG.exception('A sweep failed; when its lease ends, another conductor tries.')
+                wait = self.conf.conductor.sweep_interval
+
+    def round(self) -> float:
+        """Sweep, count and audit, unless another conductor does; returns the seconds until that
+        is due again."""
+        interval: float = self.conf.conductor.sweep_interval
+        lease = self._take(SWEEP, interval)
+        if not isinstance(lease, rounds.Lease):
+            return min(lease, interval)
+        self.sweep()
+        with self.db.reader() as session:
+            figures = metrics.figures(session, self.silent_since())
+        self._finish(lease, interval, figures)
+        self._audit()
+        return interval
+
+    def _take(self, name: str, interval: float) -> rounds.Lease | float:
+        try:
+            with self.db.writer() as session:
+                return rounds.take(session, name, interval)
+        except db_exc.DBDuplicateEntry:
+            return interval  # another conductor was first, the first time of all
+
+    def _finish(self, lease: rounds.Lease, interval: float, figures: dict[str, Any]) -> None:
+        with self.db.writer() as session:
+            rounds.finish(session, lease, interval, figures)
 
     def sweep(self) -> None:
         """Fail what is overdue, remind hosts of work that a lost message was about, forget
@@ -55,7 +86,6 @@ class Sweep(Endpoint):
         self.tell_hosts(context.internal(), {}, sorted(late))
         self._prune()
         self._delete_abandoned()
-        self._audit()
 
     def _prune(self) -> None:
         keep = datetime.timedelta(days=self.conf.conductor.history_days)
@@ -73,8 +103,10 @@ class Sweep(Endpoint):
     def _audit(self) -> None:
         """Look for what should not be; operators are told, nothing is touched."""
         interval = self.conf.conductor.audit_interval
-        if interval and time.monotonic() >= self._next_audit:
-            self._next_audit = time.monotonic() + interval
-            for finding in Audit(self.db).look():
+        lease = self._take(AUDIT, interval) if interval else None
+        if isinstance(lease, rounds.Lease):
+            findings = Audit(self.db).look()
+            for finding in findings:
                 LOG.warning('Audit: %s Remedy: %s; cyborg-manage audit tells more.',
                             finding.what, finding.remedy)
+            self._finish(lease, interval, {'audit_findings': len(findings)})

@@ -33,14 +33,16 @@ OPTS = [
     cfg.IntOpt(
         'audit_interval', min=0, default=600,
         help='Seconds between two comparisons of requests and handles, whose findings are '
-             'logged; 0: never. cyborg-manage audit compares more, and mends.'),
+             'logged; 0: never. One conductor at a time compares. cyborg-manage audit compares '
+             'more, and mends.'),
     cfg.PortOpt(
         'metrics_port',
-        help='Port on which one worker serves metrics in the format of Prometheus. Unset: none '
-             'does.'),
+        help='Port on which one worker serves metrics in the format of Prometheus: what the '
+             'last sweep and the last audit found. Unset: none does.'),
     cfg.HostAddressOpt('metrics_host', default='127.0.0.1', help='Address of the same.'),
     cfg.IntOpt(
         'sweep_interval', min=1, default=30,
-        help='Seconds between two looks for binds that are overdue and events to Nova that '
-             'are to be sent again.'),
+        help='Seconds between two looks for binds that are overdue, work that hosts have '
+             'forgotten, and events to Nova that are to be sent again. Of all conductors one '
+             'at a time looks for binds and work.'),
 ]

@@ -64,14 +64,17 @@ def lose_handles(cloud):
 
 def test_a_disagreement_is_in_the_log_the_metrics_and_the_status(cloud, port, caplog):
     caplog.set_level(logging.WARNING)
-    metrics = f'http://127.0.0.1:{port}/metrics'
-    assert 'cyborg_audit_findings 0.0' in requests.get(metrics, timeout=PATIENCE).text
+
+    def is_scraped(what):
+        text = requests.get(f'http://127.0.0.1:{port}/metrics', timeout=PATIENCE).text
+        return what in text
+    eventually(lambda: is_scraped('cyborg_audit_findings 0.0'))
     assert status.Checks()._agreement().code == status.CODE.SUCCESS
 
     lose_handles(cloud)
 
     eventually(lambda: 'without a handle. Remedy: unbind the request' in caplog.text)
-    assert 'cyborg_audit_findings 1.0' in requests.get(metrics, timeout=PATIENCE).text
+    eventually(lambda: is_scraped('cyborg_audit_findings 1.0'))
     told = status.Checks()._agreement()
     assert told.code == status.CODE.WARNING and 'without a handle' in told.details
     # looking changes nothing

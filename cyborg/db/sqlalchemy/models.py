@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from oslo_utils import timeutils, uuidutils
 from sqlalchemy import orm
 from sqlalchemy.dialects import mysql
+from sqlalchemy.ext import compiler
+from sqlalchemy.sql import functions
 
 from cyborg.objects import arq_states, devices
 
@@ -61,6 +63,24 @@ def any_of(name: str) -> sa.BindParameter[Any]:
 def now() -> datetime.datetime:
     """The present, as Moment columns give it back."""
     return timeutils.utcnow(with_timezone=True).replace(tzinfo=UTC)
+
+
+class database_now(functions.FunctionElement[datetime.datetime]):
+    """The present by the database's clock, where those of conductors may differ."""
+
+    type = Moment()
+    inherit_cache = True
+
+
+#: in UTC, to the microsecond as columns have it
+_DATABASE_NOW = {'sqlite': "strftime('%Y-%m-%d %H:%M:%f000', 'now')",
+                 'mysql': 'UTC_TIMESTAMP(6)', 'mariadb': 'UTC_TIMESTAMP(6)',
+                 'postgresql': "timezone('utc', clock_timestamp())"}
+
+
+@compiler.compiles(database_now)
+def _compile_now(element: database_now, compiled: Any, **options: Any) -> str:
+    return _DATABASE_NOW[compiled.dialect.name]
 
 
 class Base(orm.DeclarativeBase):
@@ -163,7 +183,7 @@ class Deployable(Base):
     #: grows each time that begins, so that what a host says of an earlier time is known as late
     program_turn: orm.Mapped[int] = orm.mapped_column(
         sa.BigInteger, default=lambda: time.time_ns() // 1000)
-    program_since: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Moment)
+    program_since: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Moment, index=True)
     #: the request that asked for it
     program_request_id: orm.Mapped[str | None] = orm.mapped_column(sa.String(64))
     program_error: orm.Mapped[str | None] = orm.mapped_column(sa.Text)
@@ -323,3 +343,18 @@ class NovaEvent(Base):
     refused_since: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Moment)
     #: since when it is no longer sent; kept, so that operators are told and can have it sent
     given_up_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Moment)
+
+
+class Round(Base):
+    """Work over the whole cloud that one conductor at a time does every so often: whose lease it
+    is, and what the last round found. All its times are the database's."""
+
+    __tablename__ = 'rounds'
+
+    name: orm.Mapped[str] = orm.mapped_column(sa.String(32), unique=True)
+    #: host, process and a number of this lease alone
+    holder: orm.Mapped[str] = orm.mapped_column(sa.String(255))
+    #: nobody takes the lease before then
+    until: orm.Mapped[datetime.datetime] = orm.mapped_column(Moment)
+    finished_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Moment)
+    figures: orm.Mapped[dict[str, Any] | None] = orm.mapped_column(Json)
