@@ -10,6 +10,7 @@ import oslo_messaging as messaging
 from kombu import exceptions as kombu_errors
 from oslo_config import cfg
 from oslo_log import log
+from oslo_messaging import transport as messaging_transport
 
 from cyborg import context, errors, memory_transport, objects
 
@@ -18,6 +19,8 @@ LOG = log.getLogger(__name__)
 EXCHANGE = 'cyborg'
 CONDUCTOR = 'conductor'
 AGENT = 'agent'
+#: apart from what else conductors are told, so that no caller ever waits behind them
+HEARTBEATS = 'heartbeats'
 #: how often to try to send a message, at growing intervals, before the broker counts as away;
 #: otherwise whoever sends would hang until it is back
 TRIES = 3
@@ -75,16 +78,31 @@ def topic(transport: Any, whose: str) -> str:
     return f'{transport.conf.control_exchange}-{whose}'
 
 
+class _ExpiringTransport(messaging_transport.RPCTransport):
+    """Has the broker drop what nobody has taken in time. oslo.messaging does so with calls, whose
+    caller waits no longer; for casts its client does not ask, though its drivers know how."""
+
+    def __init__(self, transport: Any, expiry: float) -> None:
+        super().__init__(transport._driver)  # noqa: SLF001
+        self._expiry = expiry
+
+    def _send(self, *arguments: Any, **options: Any) -> Any:
+        return super()._send(*arguments, **{'timeout': self._expiry} | options)
+
+
 class Client:
     """Speaks with conductors or agents, in words of up to a version.
 
-    Whatever keeps the broker from taking a message is a MessageDeliveryFailure.
+    Whatever keeps the broker from taking a message is a MessageDeliveryFailure. With an expiry,
+    in seconds, a cast that nobody takes is dropped by then.
     """
 
-    def __init__(self, transport: Any, whose: str, version: str) -> None:
+    def __init__(self, transport: Any, whose: str, version: str,
+                 expiry: float | None = None) -> None:
         self._whose = whose
         self._client = messaging.get_rpc_client(
-            transport, messaging.Target(topic=topic(transport, whose), version=version),
+            transport if expiry is None else _ExpiringTransport(transport, expiry),
+            messaging.Target(topic=topic(transport, whose), version=version),
             version_cap=version, serializer=ContextSerializer(), retry=TRIES - 1)
 
     def call(self, ctxt: context.RequestContext, method: str, **arguments: Any) -> Any:
@@ -123,11 +141,12 @@ def _refusal(error: Exception) -> str:
 
 
 class Server:
-    """Hands each message to the endpoint that has its method, in a thread."""
+    """Hands each message to the endpoint that has its method, in one of its threads: so many, or
+    as many as [DEFAULT] executor_thread_pool_size says."""
 
     def __init__(self, transport: Any, whose: str, name: str,
-                 endpoints: Sequence[object]) -> None:
-        self._transport, self._endpoints = transport, list(endpoints)
+                 endpoints: Sequence[object], threads: int | None = None) -> None:
+        self._transport, self._endpoints, self._threads = transport, list(endpoints), threads
         self._target = messaging.Target(topic=topic(transport, whose), server=name)
         self._server = self._make()
 
@@ -146,7 +165,7 @@ class Server:
 
     def _try(self) -> str | None:
         try:
-            self._server.start()
+            self._server.start(override_pool_size=self._threads)
         except (*REFUSALS, messaging.MessageDeliveryFailure) as error:  # the last: of a queue
             return _refusal(error)
         return None

@@ -48,14 +48,6 @@ class Hosts(Endpoint):
                 programmings=programming.pending(ledger.session, report.hostname))
 
     @exposed
-    def heartbeat(self, context: RequestContext, hostname: str, digest: str) -> None:
-        """The host is as it was; if that is not what we have, it should tell us."""
-        with self.db.writer() as session:
-            is_known = agents.beat(session, hostname, digest)
-        if not is_known:
-            self.tell_hosts(context, {}, [hostname])
-
-    @exposed
     def finish_work(self, context: RequestContext, hostname: str,
                     outcomes: list[objects.Outcome]) -> list[objects.Work]:
         """Note how work ended; answer what is to be done again, or to be undone since nobody
@@ -102,3 +94,15 @@ class Hosts(Endpoint):
                 if handle.work_attempts == 1:  # from now on Placement should not offer it
                     ledger.stale_hosts.add(handle.deployable.device.hostname)
         return again
+
+
+class Heartbeats(Endpoint):
+    """Has a topic of its own. Agents of earlier releases send theirs among all else."""
+
+    @exposed
+    def heartbeat(self, context: RequestContext, hostname: str, digest: str) -> None:
+        """The host is as it was; if that is not what we have, it should tell us."""
+        with self.db.writer() as session:
+            is_known = agents.beat(session, hostname, digest)
+        if not is_known:
+            self.tell_hosts(context, {}, [hostname])

@@ -7,6 +7,8 @@ from cyborg import objects, rpc
 from cyborg.context import RequestContext
 
 Filters = dict[str, Any]
+#: seconds after which a heartbeat is not worth reading: the agent has sent another one by then
+HEARTBEAT_EXPIRY = 60
 Page = dict[str, Any]  #: limit, marker (uuid), sort_key, sort_dir; all optional
 
 
@@ -21,6 +23,7 @@ class ConductorAPI:
 
     def __init__(self, transport: Any) -> None:
         self._client = rpc.Client(transport, rpc.CONDUCTOR, self.VERSION)
+        self._heartbeats = rpc.Client(transport, rpc.HEARTBEATS, self.VERSION, HEARTBEAT_EXPIRY)
 
     def _call(self, context: RequestContext, method: str, **arguments: Any) -> Any:
         return self._client.call(context, method, **arguments)
@@ -33,7 +36,7 @@ class ConductorAPI:
 
     def heartbeat(self, context: RequestContext, hostname: str, digest: str) -> None:
         """Say that nothing changed since the report with this digest."""
-        self._client.cast(context, 'heartbeat', hostname=hostname, digest=digest)
+        self._heartbeats.cast(context, 'heartbeat', hostname=hostname, digest=digest)
 
     def finish_work(self, context: RequestContext, hostname: str,
                     outcomes: list[objects.Outcome]) -> list[objects.Work]:

@@ -13,7 +13,7 @@ from cyborg.conductor.agents import Agents
 from cyborg.conductor.arqs import Arqs
 from cyborg.conductor.device_profiles import DeviceProfiles
 from cyborg.conductor.devices import Devices
-from cyborg.conductor.hosts import Hosts
+from cyborg.conductor.hosts import Heartbeats, Hosts
 from cyborg.conductor.metrics import Metrics
 from cyborg.conductor.notifications import Notifier
 from cyborg.conductor.os_acc import OsAcc
@@ -21,7 +21,9 @@ from cyborg.conductor.outbox import Outbox
 from cyborg.conductor.sweep import Sweep
 from cyborg.db.sqlalchemy.engine import Database
 
-ENDPOINTS = (Hosts, Agents, DeviceProfiles, Arqs, Devices, OsAcc)
+ENDPOINTS = (Hosts, Heartbeats, Agents, DeviceProfiles, Arqs, Devices, OsAcc)
+#: threads for heartbeats, however many of them wait
+HEARTBEAT_THREADS = 4
 
 
 class Conductor:
@@ -39,13 +41,17 @@ class Conductor:
         self._stop_metrics: Callable[[], None] | None = None
         self._server = rpc.Server(
             transport, rpc.CONDUCTOR, name, [endpoint(*parts) for endpoint in ENDPOINTS])
+        self._heartbeats = rpc.Server(
+            transport, rpc.HEARTBEATS, name, [Heartbeats(*parts)], HEARTBEAT_THREADS)
         # A thread more than there are connections to keep would open one for every message.
-        conf.set_default('executor_thread_pool_size', conf.database.max_pool_size)
+        conf.set_default('executor_thread_pool_size',
+                         max(1, conf.database.max_pool_size - HEARTBEAT_THREADS))
 
     def start(self) -> None:
         self.outbox.start()
         self.sweep.start()
         self._server.start()
+        self._heartbeats.start()
         if self._conf.metrics_port:
             self._stop_metrics = self._metrics.serve(self._conf.metrics_host,
                                                      self._conf.metrics_port)
@@ -54,8 +60,9 @@ class Conductor:
         """Take no new message, finish those under way."""
         if self._stop_metrics is not None:
             self._stop_metrics()
-        self._server.stop()
-        self._server.wait()
+        for server in (self._server, self._heartbeats):
+            server.stop()
+            server.wait()
         self.sweep.stop()
         self.outbox.stop()
         self._notifier.stop()

@@ -7,6 +7,7 @@ from kombu import exceptions as kombu_errors
 
 from cyborg import context, errors, rpc
 from cyborg.cmd import startup
+from cyborg.conductor.rpcapi import HEARTBEAT_EXPIRY, ConductorAPI
 
 
 @pytest.fixture
@@ -81,3 +82,15 @@ def test_a_server_waits_for_a_broker_that_does_not_know_it_yet(configured, monke
     told = [record for record in caplog.records if record.name == 'cyborg.rpc']
     assert [record.levelname for record in told] == ['ERROR', 'ERROR', 'ERROR', 'INFO']
     assert not [record for record in told if record.exc_info]
+
+
+def test_heartbeats_have_a_topic_of_their_own_and_an_end(configured, monkeypatch):
+    transport = rpc.transport(configured('transport_url = kombu+memory:////'))
+    sent = []
+    monkeypatch.setattr(transport._driver, 'send', lambda target, *rest, **options: sent.append(
+        (target.topic, options['timeout'], options['wait_for_reply'])))
+    ConductorAPI(transport).heartbeat(context.internal(), 'compute1', 'digest')
+    assert sent == [('cyborg-heartbeats', HEARTBEAT_EXPIRY, None)]
+    # whereas other casts wait for whoever is to have them
+    rpc.Client(transport, rpc.AGENT, '1.0').cast(context.internal(), 'wake', 'compute1')
+    assert sent[1:] == [('cyborg-agent', None, None)]

@@ -36,6 +36,8 @@ WORKING = 8
 ASKING = 1.0
 #: what two clocks may differ by
 SKEW = 1.0
+#: seconds after which a heartbeat should have arrived
+ARRIVED = 5.0
 
 
 @dataclass(frozen=True)
@@ -147,11 +149,13 @@ class Member:
     # -- questions -------------------------------------------------------------------------
 
     def _ask(self) -> None:
-        """Has a heartbeat arrived? A call waits in the same queue as they do, so its time tells
-        how long that is."""
-        if not self._sent:
+        """Does a conductor know of a heartbeat that should have arrived? And how long does it
+        take to answer, with all that the fleet sends?"""
+        before = time.time() - min(ARRIVED, self.order.period / 2)
+        arrived = [name for name, sent in list(self._sent.items()) if sent < before]
+        if not arrived:
             return
-        name = random.choice(list(self._sent))
+        name = random.choice(arrived)
         sent, found = self._sent[name], []
         if self._tried('ask', lambda: found.append(
                 self.conductor.get_agent(context.internal(), name))):
