@@ -2,7 +2,7 @@
 """One host of a fleet: a real agent's parts without its thread, its driver and Placement."""
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from oslo_config import cfg
@@ -43,7 +43,8 @@ class Cards:
 class NoPlacement:
     """Everything is published as it should be: conductors are what a fleet is for."""
 
-    def publish(self, root_name: str, providers: Iterable[objects.Provider]) -> Published:
+    def publish(self, root_name: str, providers: Iterable[objects.Provider],
+                addresses: Mapping[str, Set[str]] | None = None) -> Published:
         return Published(adopted={}, conflicts={}, is_settled=True)
 
     def forget(self) -> None:
