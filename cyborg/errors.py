@@ -174,7 +174,7 @@ class MarkerNotFound(BadRequest):
 
 
 class StaleReport(Conflict):
-    template = ('Report {sequence} of host {host} is older than one already taken; '
+    template = ('Report {sequence} of host {host} does not follow the last one, {known}; '
                 'the agent will send a new one.')
 
 

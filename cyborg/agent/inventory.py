@@ -25,6 +25,9 @@ LOG = log.getLogger(__name__)
 
 #: provider uuids derive from provider names, so that nothing needs to travel back
 NAMESPACE = uuid.UUID('6f1b3c1e-9d0a-5e0b-8a3a-3f6c2b6f7c11')
+#: two sequences of reports differ by this at least, so that the turns of a handle, which count
+#: from the sequence of a report, never reach the next one
+STEP = 1_000_000
 #: the longest a burst of events can put off a look, in units of [agent] settle_time
 MOST_SETTLING = 20
 
@@ -51,7 +54,7 @@ class Inventory:
             target=self._run, name=f'inventory-{hostname}', daemon=True)
         # what was last agreed on
         self._digest: str | None = None
-        self._sequence = 0
+        self._sequence = 0  # of the last report that was accepted; 0: not known
         self._planned: list[objects.Provider] = []
         self._unpublished: list[objects.Provider] | None = None
         self._compared_at = time.monotonic()
@@ -150,12 +153,30 @@ class Inventory:
         programmed = self._programmer.count
         self._addresses |= {part.name: pci.addresses(self._sysfs, device)
                             for device in report.devices for part in device.deployables}
-        plan = self._conductor.report(asker, report)
+        plan = self._send(asker, report)
         LOG.info('Reported %s devices of %s.', len(report.devices), self._hostname)
         self._digest = report.digest
         self._planned = self._unpublished = plan.providers
         self._attacher.do(plan.pending)
         self._programmer.do(plan.programmings, programmed)
+
+    def _send(self, asker: context.RequestContext, report: objects.Report) -> objects.Plan:
+        """Number a report, and hand it in. One that does not follow the last that was accepted
+        is refused: our predecessor's, or one of ours whose answer was lost."""
+        self._number(report)
+        try:
+            plan = self._conductor.report(asker, report)
+        except errors.StaleReport as refusal:
+            self._sequence = refusal.kwargs['known']
+            self._number(report)
+            plan = self._conductor.report(asker, report)
+        self._sequence = report.sequence
+        return plan
+
+    def _number(self, report: objects.Report) -> None:
+        """The clock only helps a host that was forgotten to begin where it was."""
+        report.after = self._sequence
+        report.sequence = max(self._sequence + STEP, time.time_ns() // 1000)
 
     def _publish(self) -> None:
         """Have Placement show what the conductor knows. What it answers may be news again."""
@@ -200,10 +221,9 @@ class Inventory:
         # What we did ourselves may have been undone by others: equal pictures before and after
         # are not the same news.
         digest = _digest(picture | {'done': self._attacher.count})
-        self._sequence = max(self._sequence + 1, time.time_ns() // 1000)
         return objects.Report(
-            hostname=self._hostname, sequence=self._sequence, digest=digest,
-            is_first=self._digest is None, prepared=prepared, **picture)
+            hostname=self._hostname, digest=digest, is_first=self._digest is None,
+            prepared=prepared, **picture)
 
     def _localise(self, device: objects.Device) -> None:
         """Make names unique in the cloud, and providers known by them."""

@@ -32,11 +32,17 @@ class Driver(base.CyborgObject):
 class Report(base.CyborgObject):
     """The whole picture of a host at one moment."""
 
-    VERSION = '1.0'  # 1.0: first version
+    # 1.0: first version
+    # 1.1: after
+    VERSION = '1.1'
     fields = {
         'hostname': fields.StringField(),
-        #: grows with every report, over restarts too, so that an old one is known as old
+        #: grows with every report, over restarts too
         'sequence': fields.IntegerField(),
+        #: the sequence of the last report that was accepted, as far as the agent knows: if it is
+        #: another one, this report is late. 0: the agent has just started, and knows of none.
+        #: None: an agent of version 1.0, whose sequences come from a clock
+        'after': fields.IntegerField(nullable=True, default=None),
         'digest': fields.StringField(),
         #: the first of this agent's life: what it had prepared may be gone
         'is_first': fields.BooleanField(default=False),

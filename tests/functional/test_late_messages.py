@@ -2,10 +2,11 @@
 """Messages that come late or twice: a broker may keep one while the world moves on."""
 
 import threading
+import time
 
 import pytest
 
-from cyborg import context, objects
+from cyborg import context, errors, objects
 from cyborg.conductor.rpcapi import ConductorAPI
 from tests.fixtures.cloud import PATIENCE, Cloud, eventually
 from tests.functional.test_engine import VGPU, VGPU_SETTINGS, GpuHost, owed
@@ -112,3 +113,64 @@ def test_a_picture_from_before_a_bind_does_not_undo_it(gpus, monkeypatch):
     steps = gpus.get(f'/accelerator_requests/{arq["uuid"]}/history')['history']
     assert [step['to_state'] for step in steps] == ['Initial', 'BindStarted', 'Bound']
     assert len(gpus.nova.wait_for_events(1)) == 1
+
+
+HOURS = 8 * 3600 * 10**9  # nanoseconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Sets the clock: by how much it is ahead."""
+    real = time.time_ns
+
+    def step(ahead):
+        monkeypatch.setattr(time, 'time_ns', lambda: real() + ahead)
+    return step
+
+
+def test_a_host_is_heard_after_its_clock_was_set_back(cloud, clock):
+    clock(HOURS)
+    host = cloud.host()
+    cloud.rest()
+    # also when the agent is started anew, which knows of no earlier report
+    cloud.standalone.remove_host('compute1')
+    clock(0)
+    cloud.standalone.add_host(host)
+    # only an agent whose report was accepted becomes ready
+    assert cloud.agent().inventory.is_ready.wait(PATIENCE)
+
+
+def test_a_report_of_an_earlier_agent_is_late_whatever_the_clock_says(cloud, clock, monkeypatch):
+    # given a report that a broker keeps while its agent is stopped
+    host = cloud.host()
+    cloud.rest()
+    clock(HOURS)
+    kept, inventory = [], cloud.agent().inventory
+
+    def keep(context, report):
+        kept.append(report)
+        raise errors.Unavailable
+    monkeypatch.setattr(inventory._conductor, 'report', keep)
+    inventory.wake(must_report=True)
+    eventually(lambda: kept)
+    cloud.standalone.remove_host('compute1')
+    # when the next agent, whose clock was set back, has reported
+    clock(0)
+    cloud.standalone.add_host(host)
+    assert cloud.agent().inventory.is_ready.wait(PATIENCE)
+    cloud.rest()
+    # then the kept one comes too late
+    with pytest.raises(errors.StaleReport):
+        ConductorAPI(cloud.standalone.transport).report(context.internal(), kept[0])
+
+
+def test_a_card_that_comes_back_after_a_clock_was_set_back_can_be_had(gpus, clock):
+    bind_and_unbind(gpus)
+    gpus.gpu.cards.pull_out('0000:3b:00.0')
+    eventually(lambda: not gpus.get('/devices')['devices'])
+    clock(-HOURS)
+    gpus.gpu.cards.plug_in('10de:1eb8', at='0000:3b:00.0')
+    eventually(lambda: gpus.get('/devices')['devices'])
+    [arq] = gpus.request('vgpu')
+    assert gpus.bind(arq).status_code == 202
+    assert 'Bound' in {each['state'] for each in gpus.arqs()}

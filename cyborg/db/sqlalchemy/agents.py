@@ -24,19 +24,21 @@ def beat(session: orm.Session, hostname: str, digest: str) -> bool:
 
 
 def accept(session: orm.Session, report: objects.Report) -> None:
-    """Take a report, unless a later one was taken; other reports of the host wait for us."""
+    """Take a report that follows the last one; other reports of the host wait for us."""
     values = {
         'last_heartbeat': models.now(), 'sequence': report.sequence, 'digest': report.digest,
         'is_ready': report.is_ready, 'conflicts': report.conflicts,
         'drivers': [{'name': driver.name, 'status': driver.status, 'error': driver.error}
                     for driver in report.drivers]}
-    known = session.execute(
-        sa.update(Agent).where(Agent.hostname == report.hostname,
-                               Agent.sequence < report.sequence).values(**values))
-    if known.rowcount:
+    after = report.given('after')
+    follows = Agent.sequence < report.sequence if after is None else Agent.sequence == after
+    taken = session.execute(
+        sa.update(Agent).where(Agent.hostname == report.hostname, follows).values(**values))
+    if taken.rowcount:
         return
-    if session.scalar(sa.select(Agent.id).where(Agent.hostname == report.hostname)):
-        raise errors.StaleReport(sequence=report.sequence, host=report.hostname)
+    known = session.scalar(sa.select(Agent.sequence).where(Agent.hostname == report.hostname))
+    if known is not None:
+        raise errors.StaleReport(sequence=report.sequence, host=report.hostname, known=known)
     session.execute(sa.insert(Agent).values(
         uuid=uuidutils.generate_uuid(), hostname=report.hostname, **values))
 

@@ -69,7 +69,7 @@ def reconcile(ledger: Ledger, report: objects.Report, *, is_apart: bool = False)
     taken = {part.rp_uuid for row in rows.values() for part in row.deployables}
     for device in report.devices:
         with _apart(session, rows, device.key, device) if is_apart else contextlib.nullcontext():
-            _take_in(session, rows, device, taken)
+            _take_in(session, rows, device, taken, report)
     session.flush()
     ledger.notices += conditions.compare(session, rows.values())
     return list(rows.values())
@@ -85,7 +85,7 @@ def _withdraw(session: orm.Session, rows: dict[str, Device], key: str) -> None:
 
 
 def _take_in(session: orm.Session, rows: dict[str, Device], device: objects.Device,
-             taken: set[str]) -> None:
+             taken: set[str], report: objects.Report) -> None:
     """Make the rows of a card what its report says."""
     row = rows.get(device.key)
     if row is None:
@@ -95,7 +95,7 @@ def _take_in(session: orm.Session, rows: dict[str, Device], device: objects.Devi
             return
         row = rows[device.key] = Device(hostname=device.hostname, key=device.key)
         session.add(row)
-    _update_device(row, device)
+    _update_device(row, device, report)
 
 
 @contextlib.contextmanager
@@ -146,7 +146,7 @@ def _facts(source: objects.CyborgObject, names: Iterable[str]) -> dict[str, obje
     return {name: source.given(name) for name in names}
 
 
-def _update_device(row: Device, device: objects.Device) -> None:
+def _update_device(row: Device, device: objects.Device, report: objects.Report) -> None:
     _set(row, is_missing=False, **_facts(device, DEVICE_FACTS))
     paths = [(path.type, path.info) for path in device.control_paths]
     if [(path.type, path.info) for path in row.control_paths] != paths:
@@ -161,7 +161,7 @@ def _update_device(row: Device, device: objects.Device) -> None:
         if part is None:
             part = Deployable(name=deployable.name)
             row.deployables.append(part)
-        _update_deployable(part, deployable)
+        _update_deployable(part, deployable, report)
         present.append(part)
     by_name = {part.name: part for part in row.deployables}
     for deployable in device.deployables:
@@ -223,14 +223,15 @@ def _root(deployable: objects.Deployable, rows: dict[str, Deployable],
     return None if name == deployable.name else rows[name]
 
 
-def _update_deployable(row: Deployable, deployable: objects.Deployable) -> None:
+def _update_deployable(row: Deployable, deployable: objects.Deployable,
+                       report: objects.Report) -> None:
     handles = {handle.key: handle for handle in row.attach_handles}
     for handle in deployable.attach_handles:
         mine = handles.pop(handle.key, None)
         if mine is None:
             # derived, so that a card which comes back finds what was left of its handles
             derived = uuid.uuid5(uuid.UUID(deployable.rp_uuid), handle.key)
-            mine = Handle(key=handle.key, uuid=str(derived))
+            mine = Handle(key=handle.key, uuid=str(derived), turn=report.sequence)
             row.attach_handles.append(mine)
         _set(mine, is_missing=_is_taken(mine, handle.occupant), **_facts(handle, HANDLE_FACTS))
     _remove_handles(row, list(handles.values()))

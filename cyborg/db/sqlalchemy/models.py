@@ -120,7 +120,7 @@ class Agent(Base):
     uuid: orm.Mapped[str] = _uuid()
     hostname: orm.Mapped[str] = orm.mapped_column(sa.String(255), unique=True)
     last_heartbeat: orm.Mapped[datetime.datetime] = orm.mapped_column(Moment)
-    #: of the last report taken; a smaller one comes too late
+    #: of the last report taken; one that does not follow it comes too late
     sequence: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
     #: of the last report taken; a heartbeat with another one asks for a new report
     digest: orm.Mapped[str] = orm.mapped_column(sa.String(64))
@@ -289,9 +289,9 @@ class AttachHandle(Base):
     #: never pass one another
     is_programming: orm.Mapped[bool] = orm.mapped_column(default=False)
     #: grows each time it is taken, so that a message about an earlier holder is known as late;
-    #: begins with the clock, for the handle of a card that comes back is made anew
-    turn: orm.Mapped[int] = orm.mapped_column(
-        sa.BigInteger, default=lambda: time.time_ns() // 1000)
+    #: begins with the sequence of the report that brought it, for the handle of a card that
+    #: comes back is made anew, with the same uuid
+    turn: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
     #: since when the host owes a clean-up; until it is done nobody can take the handle
     cleanup_since: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Moment, index=True)
     #: what the host tried and failed to do for it since it last succeeded, and why
