@@ -25,7 +25,7 @@ export PBR_VERSION ?= 0.0.1
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo run test lint shellcheck types unit functional test-faults fuzz test-services test-kernel bench bench-services docs sample \
+.PHONY: help venv demo run test lint shellcheck types unit functional test-faults fuzz test-services test-release test-kernel bench bench-services docs sample \
         constraints clean
 
 help:  ## show this list
@@ -99,6 +99,23 @@ fuzz: venv  ## new examples: thousands of requests made from the API's descripti
 	@"$(PYTHON)" -m venv $@
 	@$@/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt \
 	    setuptools $(NEEDS) || { rm -rf $@; exit 1; }
+
+# Cyborg with the versions of an OpenStack release, as deployers install it.
+SERIES := 2026.1 2026.2
+ON_SERIES := tests/unit tests/functional/test_path.py tests/functional/test_profiles.py \
+             tests/functional/test_programming.py
+
+$(SERIES:%=.venv-%): .venv-%: tools/constraints/%.txt
+	@echo "Installing Cyborg with the constraints of OpenStack $*"
+	@"$(PYTHON)" -m venv $@
+	@$@/bin/python -m pip --disable-pip-version-check --quiet install 'setuptools<81' wheel
+	@$@/bin/python -m pip --disable-pip-version-check --quiet install -c $< \
+	    -r test-requirements.txt '.[standalone,mysql,postgresql,sim]' || { rm -rf $@; exit 1; }
+
+test-release: $(SERIES:%=.venv-%)  ## unit and some functional tests with the libraries of OpenStack releases
+	@for series in $(SERIES); do \
+	    echo "== OpenStack $$series"; \
+	    .venv-$$series/bin/python -m pytest -q $(PYTEST_ARGS) $(ON_SERIES) || exit 1; done
 
 ON_SERVERS := 'not embedded and not keystone and not clients'
 

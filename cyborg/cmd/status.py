@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """cyborg-status: is this deployment fit to run, and to be upgraded?"""
 
+import importlib.metadata
 import sys
 from typing import Any
 
+from oslo_messaging import opts as messaging_opts
 from oslo_upgradecheck import common_checks, upgradecheck
+from packaging import version
 
 from cyborg import errors
 from cyborg.cmd import startup
@@ -54,12 +57,38 @@ class Checks(upgradecheck.UpgradeCommands):
                           f'one of both: {" ".join(claims[:MOST_TOLD])}')
         return RESULT(CODE.SUCCESS, 'Nobody else claims a device of ours.')
 
+    def _libraries(self) -> Any:
+        present = version.Version(importlib.metadata.version('oslo.messaging'))
+        costs = [cost for is_so, cost in (
+            (present < version.Version('18.2'),
+             'its callers look for an answer every 0.5 s, so that each request to the API takes '
+             'longer than that; 18.2 or later does not'),
+            (_manages_queues() and not _tells_queues_apart(present),
+             "with [oslo_messaging_rabbit] use_queue_manager, processes can take one another's "
+             'answers; 17.3.2, 18.3.1 or later do not, or unset the option')) if is_so]
+        if costs:
+            return RESULT(CODE.WARNING, f'oslo.messaging {present}: {"; ".join(costs)}.')
+        return RESULT(CODE.SUCCESS, f'oslo.messaging {present}.')
+
     _upgrade_checks = (
+        ('Libraries', _libraries),
         ('Database schema', _schema),
         ('Requests and handles', _agreement),
         ('Ownership of devices', _ownership),
         ('Policy file', (common_checks.check_policy_json, {'conf': startup.CONF})),
     )
+
+
+def _manages_queues() -> bool:
+    for group, opts in messaging_opts.list_opts():
+        startup.CONF.register_opts(opts, group=group)
+    return bool(startup.CONF.oslo_messaging_rabbit.use_queue_manager)
+
+
+def _tells_queues_apart(messaging: version.Version) -> bool:
+    """Are the names of reply queues unique to each worker? (Launchpad bug 2110957)"""
+    return messaging >= version.Version('18.3.1') or (
+        version.Version('17.3.2') <= messaging < version.Version('18'))
 
 
 def _claims(db: engine.Database) -> list[str]:

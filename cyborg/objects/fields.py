@@ -55,5 +55,5 @@ class DateTime(fields.DateTime):
         return datetime.datetime.fromisoformat(value)
 
 
-class DateTimeField(fields.AutoTypedField[datetime.datetime]):
+class DateTimeField(fields.AutoTypedField):
     AUTO_TYPE = DateTime()

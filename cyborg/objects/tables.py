@@ -15,7 +15,7 @@ VERSION = 'cyborg_object.version'
 DATA = 'cyborg_object.data'
 
 
-class List(fields.List[Any]):
+class List(fields.List):
     """Of objects."""
 
     def to_primitive(self, obj: Any, attr: str, value: Any) -> Any:
@@ -25,7 +25,7 @@ class List(fields.List[Any]):
         return unpack(value) if is_table(value) else super().from_primitive(obj, attr, value)
 
 
-class ListOfObjectsField(fields.AutoTypedField[list[Any]]):
+class ListOfObjectsField(fields.AutoTypedField):
     def __init__(self, kind: str, **options: Any) -> None:
         self.AUTO_TYPE = List(fields.Object(kind))
         super().__init__(**options)

@@ -31,11 +31,16 @@ class AuthTokenMiddleware(keystonemiddleware.auth_token.AuthProtocol):
         self._public_routes = [re.compile(pattern.strip()) for pattern in patterns
                                if pattern.strip()]
         super().__init__(app, conf)
-        if self._auth is None:
-            raise errors.ConfigError(
-                why='[keystone_authtoken] auth_type is not set: set it to a keystoneauth plugin, '
-                    'for instance "password", with its options.')
+        self._require_credentials()
         self._require_cache()
+
+    def _require_credentials(self) -> None:
+        """Without any, some releases of the middleware make up a plugin that fails later."""
+        section = self._conf.get('auth_section') or 'keystone_authtoken'
+        if not self._conf.get('auth_type', group=section):
+            raise errors.ConfigError(
+                why=f'[{section}] auth_type is not set: set it to a keystoneauth plugin, for '
+                    'instance "password", with its options.')
 
     def _require_cache(self) -> None:
         """The middleware would find out with the first request, and fail all of them."""
