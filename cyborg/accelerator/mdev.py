@@ -68,8 +68,8 @@ def room(parent: N, kind: str, ceiling: int | None) -> sharing.Room[N]:
     """For devices of a type on a parent that holds many."""
     offered = Type(parent.path / TYPES / kind, parent.host)
     for _ in range(TRIES):
-        held, available = len(offered.instances), offered.available
-        if len(offered.instances) == held:
+        held, available = offered.instances, offered.available
+        if offered.instances == held:
             break  # else one was made or removed in between
     return sharing.on_one(parent, held, available, ceiling)
 

@@ -2,7 +2,7 @@
 """How many guests can share a card, told truthfully while others use it too."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Generic, TypeVar
 
 from cyborg.accelerator.sysfs import Node
@@ -20,12 +20,17 @@ class Room(Generic[N]):
     reserved: int = 0
     #: what sits at a place, where each has its own
     occupants: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    #: what sits on the card where places are not told apart, whoever made it
+    instances: tuple[str, ...] = ()
 
 
-def on_one(parent: N, held: int, available: int, ceiling: int | None) -> Room[N]:
+def on_one(parent: N, instances: Sequence[str], available: int,
+           ceiling: int | None) -> Room[N]:
     """On a parent that holds many: up to ``ceiling``, or else as many as fit now."""
+    held = len(instances)
     total = held + available if ceiling is None else ceiling
-    return Room(dict.fromkeys(range(total), parent), max(0, total - held - available))
+    return Room(dict.fromkeys(range(total), parent), max(0, total - held - available),
+                instances=tuple(instances))
 
 
 def on_many(parents: Mapping[int, N], occupants: Mapping[int, str], free: list[int],

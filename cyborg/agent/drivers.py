@@ -9,6 +9,7 @@ from typing import Any
 from oslo_log import log
 
 from cyborg import errors, objects
+from cyborg.accelerator import pci
 from cyborg.accelerator.driver import Driver
 
 LOG = log.getLogger(__name__)
@@ -37,10 +38,21 @@ class Guard:
 
         def look() -> list[objects.Device]:
             try:
-                return [self._judged(device) for device in self._driver.discover()]
+                return [self._judged(self._grouped(device))
+                        for device in self._driver.discover()]
             finally:
                 self._looking.release()
         return self._call('discover', look)
+
+    def _grouped(self, device: objects.Device) -> objects.Device:
+        """Name the functions that share an IOMMU group with what goes to guests, whatever driver
+        they belong to."""
+        for handle in [each for part in device.deployables for each in part.attach_handles]:
+            address = pci.address_of(handle.info)
+            if handle.type == objects.HandleType.PCI and address:
+                function = pci.Function.at(self._driver.sysfs, address)
+                handle.companions = [each.address for each in function.companions]
+        return device
 
     def _judged(self, device: objects.Device) -> objects.Device:
         """A card that a driver may still be programming is not to be given out."""

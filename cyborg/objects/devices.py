@@ -37,7 +37,9 @@ class Attribute(base.Stamped):
 class AttachHandle(base.Stamped):
     """What a guest receives: a PCI function, a mediated device."""
 
-    VERSION = '1.0'  # 1.0: first version
+    # 1.0: first version
+    # 1.1: companions
+    VERSION = '1.1'
     fields = {
         'uuid': fields.UUIDField(),
         #: what tells it from its siblings and survives a new look at the host
@@ -50,6 +52,8 @@ class AttachHandle(base.Stamped):
         #: what sits there now, by its uuid if it has one; None if nothing does or it is not
         #: known. Where no request holds the handle, it is somebody else's.
         'occupant': fields.StringField(nullable=True, default=None),
+        #: PCI addresses of the other functions of its IOMMU group, bridges apart
+        'companions': fields.ListOfStringsField(default=[]),
     }
 
 
@@ -72,7 +76,8 @@ class Deployable(base.Stamped):
     # 1.1: is_programmable, program_image, program_turn, program_error
     # 1.2: attribute_list
     # 1.3: content
-    VERSION = '1.3'
+    # 1.4: occupants
+    VERSION = '1.4'
     fields = {
         'id': fields.IntegerField(),
         'uuid': fields.UUIDField(),
@@ -103,6 +108,9 @@ class Deployable(base.Stamped):
         'num_accelerators': fields.IntegerField(),
         #: how many of its handles cannot be had now, because others use what they need
         'reserved': fields.IntegerField(default=0),
+        #: what sits on it, by uuid, where no place belongs to any handle in particular: what is
+        #: none of its handles is somebody else's
+        'occupants': fields.ListOfStringsField(default=[]),
         #: None for a part that only holds others, as an FPGA holds its regions
         'resource_class': fields.StringField(nullable=True, default=None),
         'traits': fields.ListOfStringsField(default=[]),

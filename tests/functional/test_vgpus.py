@@ -210,6 +210,22 @@ def test_what_others_made_is_left_alone_and_never_given_out(cloud, host, restart
     eventually(lambda: host.vgpus() == {alien: kind})
 
 
+def test_what_others_made_on_a_card_is_not_offered_again(cloud, host, way):
+    def offered():
+        [provider] = cloud.providers().values()
+        [inventory] = provider['inventories'].values()
+        return inventory['total'] - inventory['reserved']
+    eventually(offered)
+    at_first = offered()
+    host.make_alien(way[1])
+    cloud.agent().inventory.wake()
+    eventually(lambda: offered() == at_first - 1)
+    bind(cloud, 'two')  # what is ours does not count twice
+    cloud.agent().inventory.wake(must_report=True)
+    cloud.rest()
+    assert offered() == at_first - 1
+
+
 def test_what_is_plugged_and_what_is_bound_make_the_same_xml(cloud, host, way):
     os_acc.initialize(cloud.standalone.conf, host='compute1',
                       transport=cloud.standalone.transport)

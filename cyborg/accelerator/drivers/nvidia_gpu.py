@@ -77,7 +77,8 @@ class NvidiaGpuDriver(pci.Driver):
         for number, handle in zip(offer.room.places, handles, strict=True):
             handle.occupant = offer.room.occupants.get(number)
         yield self.deployable(gpu.address, model, handles, *_traits(gpu, offer), is_virtual=True,
-                              reserved=offer.room.reserved)
+                              reserved=offer.room.reserved,
+                              occupants=list(offer.room.instances))
 
     def attach(self, handle: objects.AttachHandle, work: objects.Work) -> None:
         kind = handle.info.get('asked_type')

@@ -66,11 +66,6 @@ class PciDriver(pci.Driver):
                 spec: pci_specs.Spec) -> objects.AttachHandle:
         if use := self._host_use(function):
             raise pci.Unusable(f'{function.address} is used by the host: {use}.')
-        for other in function.companions:
-            if other.address < function.address and self._spec(other):
-                raise pci.Unusable(
-                    f'{function.address} shares its IOMMU group with {other.address}, which is '
-                    'listed too: they cannot go to different guests. Leave one of them out.')
         handle = self.passthrough(function, key)
         if spec.physical_network:
             handle.info = handle.info | {'physical_network': spec.physical_network}

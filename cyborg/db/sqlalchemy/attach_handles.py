@@ -27,7 +27,8 @@ IS_FREE = sa.and_(_TABLE.c.arq_id.is_(None), _TABLE.c.cleanup_since.is_(None),
 PLACE = orm.joinedload(Handle.deployable).options(
     orm.load_only(models.Deployable.name),
     orm.joinedload(models.Deployable.device).load_only(
-        models.Device.hostname, models.Device.key, models.Device.driver_name))
+        models.Device.hostname, models.Device.key, models.Device.driver_name,
+        models.Device.status, models.Device.fault))
 
 
 _OFFERS = (

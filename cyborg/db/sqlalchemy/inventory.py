@@ -7,7 +7,7 @@ deployables by name, handles by key.
 
 import contextlib
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -15,7 +15,7 @@ from oslo_log import log
 from sqlalchemy import orm
 
 from cyborg import objects
-from cyborg.db.sqlalchemy import attributes, models, notices
+from cyborg.db.sqlalchemy import attributes, groups, models, notices
 from cyborg.db.sqlalchemy.ledger import Ledger
 
 LOG = log.getLogger(__name__)
@@ -66,10 +66,13 @@ def reconcile(ledger: Ledger, report: objects.Report, *, is_apart: bool = False)
         with _apart(session, rows, key) if is_apart else contextlib.nullcontext():
             _withdraw(session, rows, key)
     session.flush()  # before anything new comes in the place of what went
+    iommu_groups = groups.Groups(report, rows.values())
+    lock(iommu_groups.handles)
     taken = {part.rp_uuid for row in rows.values() for part in row.deployables}
     for device in report.devices:
         with _apart(session, rows, device.key, device) if is_apart else contextlib.nullcontext():
             _take_in(session, rows, device, taken, report)
+    iommu_groups.withhold(rows.values())
     session.flush()
     ledger.notices += conditions.compare(session, rows.values())
     return list(rows.values())
@@ -226,6 +229,9 @@ def _root(deployable: objects.Deployable, rows: dict[str, Deployable],
 def _update_deployable(row: Deployable, deployable: objects.Deployable,
                        report: objects.Report) -> None:
     handles = {handle.key: handle for handle in row.attach_handles}
+    occupants = set(deployable.given('occupants', ()))
+    if occupants.difference(handle.uuid for handle in row.attach_handles):
+        lock(list(handles.values()))
     for handle in deployable.attach_handles:
         mine = handles.pop(handle.key, None)
         if mine is None:
@@ -235,6 +241,7 @@ def _update_deployable(row: Deployable, deployable: objects.Deployable,
             row.attach_handles.append(mine)
         _set(mine, is_missing=_is_taken(mine, handle.occupant), **_facts(handle, HANDLE_FACTS))
     _remove_handles(row, list(handles.values()))
+    _make_room(row, occupants.difference(handle.uuid for handle in row.attach_handles))
     _set(row, num_accelerators=len(row.attach_handles),
          **_facts(deployable, DEPLOYABLE_FACTS))
     _update_bitstream(row, deployable)
@@ -258,6 +265,13 @@ def _update_bitstream(row: Deployable, deployable: objects.Deployable) -> None:
             _set(row, bitstream_id=None, bitstream_content=None)
 
 
+def _make_room(row: Deployable, strangers: Collection[str]) -> None:
+    """Mark as many free handles as missing as somebody else has made devices in their place."""
+    free = [handle for handle in row.attach_handles if handle.is_unused and not handle.is_missing]
+    for handle in free[max(0, len(free) - len(strangers)):]:
+        handle.is_missing = True
+
+
 def _is_taken(handle: Handle, occupant: str | None) -> bool:
     """Does somebody else have it, who never asked us?"""
     return (occupant not in (None, handle.uuid) and handle.arq_id is None
@@ -272,17 +286,12 @@ def _remove(row: Deployable) -> bool:
 
 
 def _remove_handles(row: Deployable, handles: Sequence[Handle]) -> None:
-    lock([handle for handle in handles if _is_unused(handle)])
+    lock([handle for handle in handles if handle.is_unused])
     for handle in handles:
-        if _is_unused(handle):
+        if handle.is_unused:
             row.attach_handles.remove(handle)
         else:
             _set(handle, is_missing=True)
-
-
-def _is_unused(handle: Handle) -> bool:
-    return (handle.arq_id is None and handle.cleanup_since is None
-            and not handle.is_programming)
 
 
 def lock(handles: Sequence[Handle]) -> None:

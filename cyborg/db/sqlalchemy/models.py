@@ -301,6 +301,11 @@ class AttachHandle(Base):
     work_due_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Moment)
 
     deployable: orm.Mapped[Deployable] = orm.relationship(back_populates='attach_handles')
+
+    @property
+    def is_unused(self) -> bool:
+        """Nobody holds it, and its host is done with it."""
+        return self.arq_id is None and self.cleanup_since is None and not self.is_programming
     arq: orm.Mapped[ExtArq | None] = orm.relationship(back_populates='attach_handle')
 
 

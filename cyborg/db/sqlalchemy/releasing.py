@@ -88,10 +88,11 @@ def let_go(ledger: Ledger, rows: Sequence[Arq]) -> None:
         return
     handles = attach_handles.held_by_any(ledger.session, [row.id for row in rows])
     for handle in handles:
-        hostname = handle.deployable.device.hostname
+        device = handle.deployable.device
         if handle.is_host_prepared:
-            ledger.assign(hostname, attach_handles.work(handle, objects.WorkKind.DETACH))
-        elif handle.is_missing:
-            ledger.stale_hosts.add(hostname)
+            ledger.assign(device.hostname, attach_handles.work(handle, objects.WorkKind.DETACH))
+        elif handle.is_missing or device.fault or device.status != objects.DeviceStatus.ENABLED:
+            # others may have waited for it: parts of the same card, or of its IOMMU group
+            ledger.stale_hosts.add(device.hostname)
     if handles:
         attach_handles.release(ledger.session, handles)

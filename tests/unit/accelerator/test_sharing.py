@@ -16,7 +16,7 @@ PARENTS = {number: f'vf{number}' for number in range(6)}
     (3, 5, 2, 2, 0),  # there are more than we may offer
 ])
 def test_one_parent_that_holds_many(held, available, ceiling, total, reserved):
-    room = sharing.on_one('card', held, available, ceiling)
+    room = sharing.on_one('card', [f'mdev{n}' for n in range(held)], available, ceiling)
     assert (len(room.places), room.reserved) == (total, reserved)
 
 

@@ -16,11 +16,11 @@ MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
 FINGERPRINTS = {
     'Agent': '1.0-663ed6bfd194dcea75869f8b3b237113',
     'Arq': '1.0-5d8132ba2236be5f8d3977d725b13243',
-    'AttachHandle': '1.0-9d835bc96451a9dbfaa20d4be97b6482',
+    'AttachHandle': '1.1-507aa475c9d3624584b625a339c2ca04',
     'Attribute': '1.0-20981dba2a4492ea70c79e6ce923af1d',
     'Binding': '1.0-521e536e43341e64b7b2ec85729e40b8',
     'ControlPath': '1.0-622e5cd6501cf09e4f114200add598ef',
-    'Deployable': '1.3-c7cfa138da500ca898b5097bebe816dd',
+    'Deployable': '1.4-b77863988e6b8a32b71b56728ae3bd22',
     'Device': '1.1-1468bb3fbd24351902791ee25b70989b',
     'DeviceProfile': '1.1-392b9fca4fbe33a2a2ecbca2888f20b9',
     'Driver': '1.0-cda7f95c2eff3fb16779e5c15cc4ef25',

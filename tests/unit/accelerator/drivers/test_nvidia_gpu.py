@@ -22,9 +22,10 @@ device_addresses = {A100}
 def pictures(devices):
     """All that there is to see, whoever uses it."""
     devices = list(devices)
-    for handle in (handle for device in devices for deployable in device.deployables
-                   for handle in deployable.attach_handles):
-        handle.occupant = None
+    for deployable in (deployable for device in devices for deployable in device.deployables):
+        deployable.occupants = []
+        for handle in deployable.attach_handles:
+            handle.occupant = None
     return [device.obj_to_primitive() for device in devices]
 
 
@@ -128,10 +129,12 @@ class TestVgpusOnTheCard:
             assert not (host.sysfs / mdev.DEVICES / handle.uuid).exists()
 
     def test_the_card_looks_the_same_however_much_of_it_is_used(self, load, stored, discover):
-        before = [device.obj_to_primitive() for device in discover()]
+        before = pictures(discover())
         for number, handle in enumerate(discover()[0].deployables[0].attach_handles, 1):
             load('nvidia_gpu_driver').attach(stored(handle, number), None)
-        assert [device.obj_to_primitive() for device in discover()] == before
+        assert pictures(discover()) == before
+        [deployable] = discover()[0].deployables
+        assert len(deployable.occupants) == deployable.num_accelerators
 
     def test_the_whole_card_can_be_used(self, load, stored, handles):
         driver = load('nvidia_gpu_driver')

@@ -6,8 +6,6 @@ import json
 import pytest
 
 from cyborg import errors
-from cyborg.accelerator import driver
-from cyborg.sim import Host
 
 ADDRESS = '0000:6b:00.0'
 
@@ -101,18 +99,6 @@ def test_a_card_whose_clock_the_host_uses_is_not_offered(host, listed, discover)
     listed({'vendor_id': '1d9b'})
     host.plug_in('1d9b:0400', at=ADDRESS, timecard={'serial': '1', 'opened_by': 'ptp4l'})
     assert 'ptp4l has ptp0 open' in discover()[0].fault
-
-
-def test_two_of_one_group_cannot_go_to_different_guests(conf, tmp_path, listed):
-    listed({'vendor_id': '1234'})
-    card = {'vendor': '1234', 'device': '0001', 'class': 'ff0000'}
-    host = Host.described(tmp_path / 'shared', {
-        'cards': [card | {'at': ADDRESS}, card | {'at': '0000:6b:00.1'}],
-        'groups': {ADDRESS: 5, '0000:6b:00.1': 5}})
-    [pci] = driver.load(['pci_driver'], conf, host.sysfs)
-    first, second = pci.discover()
-    assert first.fault is None
-    assert f'shares its IOMMU group with {ADDRESS}, which is listed too' in second.fault
 
 
 class TestSpecs:
