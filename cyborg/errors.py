@@ -121,6 +121,16 @@ class GroupNotHonoured(Conflict):
                 'function instead.')
 
 
+class ProviderMismatch(Conflict):
+    template = ('Resource provider {rp} on {host} does not fit accelerator request {uuid}. '
+                'It wanted: {wanted}; there: {given}.')
+
+
+class DeviceDisabled(Conflict):
+    template = ('Accelerator request {uuid} cannot be bound to resource provider {rp} on {host}, '
+                'part of a device that is disabled, until an administrator enables it.')
+
+
 class NoFreeHandle(Conflict):
     template = ('Resource provider {rp} on {host} has no free attach handle for accelerator '
                 'request {uuid}.')

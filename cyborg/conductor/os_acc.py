@@ -16,7 +16,9 @@ from cyborg.db.sqlalchemy import (
 )
 
 PROFILE_KEY = 'accel:device_profile'
-GROUP_KEYS = ('resources:', 'trait:')
+#: beginnings of standard traits that only a compute node has: in a flavor, a trait may be any
+#: provider's
+NODE_TRAITS = ('COMPUTE_', 'HW_ARCH_', 'HW_CPU_', 'HW_NUMA_', 'MISC_', 'OWNER_NOVA', 'STORAGE_')
 
 
 class OsAcc(Endpoint):
@@ -80,10 +82,11 @@ def _resource_class(session: Any, providers: dict[str, Any]) -> str:
 
 def _group(extra_specs: dict[str, str], resource_class: str) -> dict[str, str]:
     """What a flavor without a profile asks of this provider."""
+    wanted = f'resources:{resource_class}'
     group = {key: str(value) for key, value in extra_specs.items()
-             if key.startswith(GROUP_KEYS)
-             and (not key.startswith('resources:') or key == f'resources:{resource_class}')}
-    amount = group.get(f'resources:{resource_class}', '')
+             if key == wanted or (key.startswith('trait:')
+                                  and not key.removeprefix('trait:').startswith(NODE_TRAITS))}
+    amount = group.get(wanted, '')
     if not amount.isdecimal() or int(amount) < 1:
         raise errors.BadRequest(
             f'The flavor asks neither for a device profile nor for resources:{resource_class}.')

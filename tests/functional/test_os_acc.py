@@ -61,6 +61,13 @@ def test_a_flavor_without_a_profile_says_itself_what_it_wants(compute):
     assert len(plugged) == 1
 
 
+def test_traits_of_a_flavor_that_speak_of_the_host_are_not_asked_of_the_device(compute):
+    plugged = os_acc.plug(server(), {'uuid': compute.rp()}, {
+        'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required',
+        'trait:HW_CPU_X86_AVX2': 'required', 'trait:COMPUTE_NODE': 'required'})
+    assert len(plugged) == 1
+
+
 def test_novas_mapping_of_groups_to_providers_is_understood(compute):
     compute.profile('two', FPGA)
     plugged = os_acc.plug(server(), {'device_profile_0': [compute.rp()]},
@@ -72,6 +79,7 @@ def test_novas_mapping_of_groups_to_providers_is_understood(compute):
     ({'accel:device_profile': 'unknown'}, 'Device profile not found'),
     ({'resources:VGPU': '1'}, 'asks neither for a device profile'),
     ({'resources:FPGA': '17'}, 'no free attach handle'),
+    ({'resources:FPGA': '1', 'trait:CUSTOM_NOT_THERE': 'required'}, 'does not fit'),
     ({'accel:device_profile': 'gzip'}, 'asks for accel:function_id=3AFB, which this release does'),
     ({'accel:device_profile': 'two', 'accel:function_name': 'gzip'}, 'The flavor asks for accel:'),
     ({'resources:FPGA': '1', 'accel:function_id': '3AFB'}, 'The flavor asks for accel:function'),

@@ -117,6 +117,7 @@ def provider(cloud, empty, request):
                                key='k', std_board_info={}, vendor_board_info={})
         part = models.Deployable(device=device, name='d', num_accelerators=64, rp_uuid=rp,
                                  driver_name='d')
+        part.attributes = [models.Attribute(key='rc', value='FPGA')]
         part.attach_handles = [
             models.AttachHandle(key=str(number), type='PCI', info={},
                                 is_host_prepared=request.param) for number in range(64)]

@@ -5,13 +5,14 @@ import datetime
 import enum
 from collections.abc import Collection, Sequence
 
+import os_traits
 import sqlalchemy as sa
 from sqlalchemy import orm
 
 from cyborg import objects
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import attributes, models
 
-Handle, Arq = models.AttachHandle, models.ExtArq
+Handle, Arq, Attribute = models.AttachHandle, models.ExtArq, models.Attribute
 #: statements on the table itself leave out what the mapper does, which nobody needs there
 _TABLE = Handle.__table__
 
@@ -31,12 +32,19 @@ PLACE = orm.joinedload(Handle.deployable).options(
         models.Device.status, models.Device.fault))
 
 
-_OFFERS = (
-    sa.select(models.Deployable.rp_uuid, models.Device.hostname, Handle.id, Handle.turn,
-              Handle.is_host_prepared)
+_PROVIDERS = (
+    sa.select(models.Deployable.rp_uuid, models.Device.hostname, models.Device.status)
     .join(models.Deployable.device)
-    .outerjoin(Handle, sa.and_(Handle.deployable_id == models.Deployable.id, IS_FREE))
-    .where(models.Deployable.rp_uuid.in_(models.any_of('providers'))).order_by(Handle.id))
+    .where(models.Deployable.rp_uuid.in_(models.any_of('providers'))))
+#: the free handles of providers, in the order in which everybody tries, and their attributes that
+#: Placement knows: in one statement, for it is part of every bind
+_OFFERS = sa.union_all(
+    _PROVIDERS.add_columns(Handle.id.label('handle'), Handle.turn, Handle.is_host_prepared,
+                           sa.null().label('key'), sa.null().label('value'))
+    .outerjoin(Handle, sa.and_(Handle.deployable_id == models.Deployable.id, IS_FREE)),
+    _PROVIDERS.add_columns(sa.null(), sa.null(), sa.null(), Attribute.key, Attribute.value)
+    .join(Attribute, Attribute.deployable_id == models.Deployable.id)
+    .where(attributes.IS_PUBLISHED)).order_by('handle')
 _TAKE = sa.update(_TABLE).where(
     _TABLE.c.id == sa.bindparam('handle'), _TABLE.c.turn == sa.bindparam('last_turn'), IS_FREE)
 _HELD = (sa.select(Handle).where(Handle.arq_id.in_(models.any_of('arqs'))).order_by(Handle.id)
@@ -49,13 +57,24 @@ _RELEASE = sa.update(_TABLE).where(_TABLE.c.id.in_(models.any_of('ids'))).values
 class Offer:
     """What a provider has to give."""
 
-    def __init__(self, hostname: str) -> None:
+    def __init__(self, hostname: str, status: str) -> None:
         self.hostname = hostname
+        self.is_disabled = status == objects.DeviceStatus.MAINTAINING
+        self.resource_class: str | None = None
+        #: as published
+        self.traits = {os_traits.OWNER_CYBORG}
         #: id, turn and whether the host prepares it, in the order in which everybody tries
         self._free: list[tuple[int, int, bool]] = []
 
     def add(self, handle: int, turn: int, is_host_prepared: bool) -> None:
         self._free.append((handle, turn, is_host_prepared))
+
+    def describe(self, key: str, value: str) -> None:
+        """Note what an attribute says of its class and traits."""
+        if key == attributes.RESOURCE_CLASS:
+            self.resource_class = value
+        elif attributes.TRAIT.fullmatch(key):
+            self.traits.add(value)
 
     def take(self, session: orm.Session, arq_id: int) -> bool | None:
         """Take the first that is still free: does the host prepare it? None: there is none."""
@@ -70,10 +89,12 @@ class Offer:
 def offers(session: orm.Session, providers: Collection[str]) -> dict[str, Offer]:
     """What one could try to take of these providers; those that we do not know are left out."""
     found: dict[str, Offer] = {}
-    for provider, hostname, *handle in session.execute(_OFFERS, {'providers': list(providers)}):
-        offer = found.setdefault(provider, Offer(hostname))
-        if handle[0] is not None:
-            offer.add(*handle)
+    for row in session.execute(_OFFERS, {'providers': list(providers)}):
+        offer = found.setdefault(row.rp_uuid, Offer(row.hostname, row.status))
+        if row.key is not None:
+            offer.describe(row.key, row.value)
+        elif row.handle is not None:
+            offer.add(row.handle, row.turn, row.is_host_prepared)
     return found
 
 

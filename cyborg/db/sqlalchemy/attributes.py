@@ -26,6 +26,10 @@ FILTERS = {'uuid': Attribute.uuid, 'deployable_id': Attribute.deployable_id,
            'key': Attribute.key, 'value': Attribute.value}
 RESOURCE_CLASS, RESERVED = 'rc', 'reserved'
 TRAIT = re.compile(r'trait\d+')
+#: may tell what Placement is told of a deployable: its class or a trait
+IS_PUBLISHED = sa.and_(
+    Attribute.is_users.is_(False), Attribute.parent_attribute_id.is_(None),
+    sa.or_(Attribute.key == RESOURCE_CLASS, Attribute.key.like('trait%')))
 
 QUERY = (sa.select(*SHOWN).join(Deployable, Attribute.deployable_id == Deployable.id)
          .outerjoin(PARENT, Attribute.parent_attribute_id == PARENT.id))

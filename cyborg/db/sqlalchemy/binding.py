@@ -85,6 +85,7 @@ def _take(session: orm.Session, rows: Sequence[Arq], wanted: dict[str, objects.B
         if offer is None or offer.hostname != binding.hostname:
             raise errors.ProviderNotFound(host=binding.hostname, rp=binding.device_rp_uuid)
         matching.require_honoured(f'Accelerator request {arq.uuid}', arq.group)
+        matching.require_fit(arq, offer, binding.device_rp_uuid)
         is_host_prepared = offer.take(session, arq.id)
         if is_host_prepared is None:
             refusal = REFUSALS[attach_handles.clean_up(

@@ -4,6 +4,8 @@
 from collections.abc import Mapping
 
 from cyborg import errors
+from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy.attach_handles import Offer
 
 #: keys of profile groups, and of flavors that os_acc is given, which ask for work at bind
 WORK = ('accel:', 'bitstream:', 'function:')
@@ -17,3 +19,27 @@ def require_honoured(what: str, asked: Mapping[str, str]) -> None:
                if key.startswith(WORK) and (key, value) != ALWAYS_DONE]
     if ignored:
         raise errors.GroupNotHonoured(what=what, keys=', '.join(ignored))
+
+
+def require_fit(arq: models.ExtArq, offer: Offer, rp: str) -> None:
+    """ProviderMismatch unless the provider has the class and traits that the group asks for, as
+    Placement compares them: those of the provider itself. DeviceDisabled if nothing of it can be
+    had now."""
+    place = {'uuid': arq.uuid, 'rp': rp, 'host': offer.hostname}
+    if offer.is_disabled:
+        raise errors.DeviceDisabled(**place)
+    classes = _names(arq.group, 'resources:')
+    required = _names(arq.group, 'trait:', 'required')
+    forbidden = _names(arq.group, 'trait:', 'forbidden')
+    if (classes - {offer.resource_class} or required - offer.traits
+            or forbidden & offer.traits):
+        wanted = [*sorted(classes), *(f'{trait} required' for trait in sorted(required)),
+                  *(f'{trait} forbidden' for trait in sorted(forbidden))]
+        given = [offer.resource_class or 'no resource class', *sorted(offer.traits)]
+        raise errors.ProviderMismatch(**place, wanted=', '.join(wanted), given=', '.join(given))
+
+
+def _names(group: Mapping[str, str], prefix: str, value: str | None = None) -> set[str]:
+    """The classes or traits of a group: all of them, or those with a value."""
+    return {key.removeprefix(prefix) for key, text in group.items()
+            if key.startswith(prefix) and value in (None, text)}
