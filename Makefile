@@ -13,6 +13,8 @@ export PIP_DEFAULT_TIMEOUT ?= 60
 
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest -q
+# Each suite runs on all cores. The tests of a file stay together, in their order.
+PARALLEL := -n auto --dist loadfile
 # How the suites run: for instance `make unit PYTEST_ARGS="-n 4 -k arqs"`.
 PYTEST_ARGS ?=
 
@@ -70,11 +72,11 @@ types: venv  ## mypy --strict over os_acc, cyborg/objects and cyborg/accelerator
 
 unit: venv  ## the unit tests
 	@echo "== unit"
-	@$(PYTEST) $(PYTEST_ARGS) tests/unit
+	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS) tests/unit
 
 functional: venv  ## the functional tests: SQLite, in-process messaging and Placement
 	@echo "== functional"
-	@$(PYTEST) $(PYTEST_ARGS) tests/functional
+	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS) tests/functional
 
 test-faults: venv  ## ten thousand random histories of a cloud in which everything fails
 	@CYBORG_FAULT_HISTORIES=10000 $(PYTEST) -n auto $(PYTEST_ARGS) tests/functional/test_histories.py
@@ -124,13 +126,13 @@ test-services: venv .venv-keystone .venv-glance .venv-clients .venv-cyborgclient
 	@echo "== shellcheck"
 	@$(BIN)/python -m tools.services --need shellcheck -- $(MAKE) --no-print-directory shellcheck
 	@echo "== services as processes on these servers, killed and restarted, and tempest"
-	@$(PYTEST) $(PYTEST_ARGS) tests/services
+	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS) tests/services
 	@echo "== Keystone, Glance and the openstack command"
-	@$(PYTEST) $(PYTEST_ARGS) -m 'keystone or clients' tests/functional
+	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m 'keystone or clients' tests/functional
 	@echo "== functional on RabbitMQ and MariaDB"
-	@$(BIN)/python -m tools.services rabbitmq mariadb -- $(PYTEST) $(PYTEST_ARGS) -m $(ON_SERVERS) tests/functional
+	@$(BIN)/python -m tools.services rabbitmq mariadb -- $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m $(ON_SERVERS) tests/functional
 	@echo "== functional on RabbitMQ and PostgreSQL"
-	@$(BIN)/python -m tools.services rabbitmq postgresql -- $(PYTEST) $(PYTEST_ARGS) -m $(ON_SERVERS) tests/functional
+	@$(BIN)/python -m tools.services rabbitmq postgresql -- $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m $(ON_SERVERS) tests/functional
 	@echo "== migrations on MariaDB and PostgreSQL"
 	@$(BIN)/python -m tools.services mariadb postgresql -- $(PYTEST) $(PYTEST_ARGS) -m migrations tests
 

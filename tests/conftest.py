@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures for all tests: above all ``cloud``, which is the all-in-one mode."""
 
+import os
+import uuid
+
 import hypothesis
 import pytest
 from futurist import _thread
 
-from tests.fixtures.cloud import Cloud
+from tests.fixtures.cloud import Cloud, another_database
 
 # Idle threads of a pool that was shut down look up once a second; tests end sooner.
 _thread.ThreadWorker.MAX_IDLE_FOR = 0.05
@@ -17,6 +20,15 @@ PATIENT = {'deadline': None, 'database': None,
 hypothesis.settings.register_profile('repeatable', derandomize=True, **PATIENT)
 hypothesis.settings.register_profile('searching', max_examples=1000, **PATIENT)
 hypothesis.settings.load_profile('repeatable')
+
+
+def pytest_configure(config):
+    """Give each of several workers a database of its own: a cloud empties the one it gets."""
+    worker, url = (os.environ.get(name) for name in (
+        'PYTEST_XDIST_WORKER', 'CYBORG_TEST_DATABASE_URL'))
+    if worker and url:
+        os.environ['CYBORG_TEST_DATABASE_URL'] = another_database(
+            url, f'cyborg_{worker}_{uuid.uuid4().hex}')
 
 
 @pytest.fixture

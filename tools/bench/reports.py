@@ -3,8 +3,6 @@
 
 from collections.abc import Iterator
 
-import sqlalchemy as sa
-
 from tools.bench.children import Child
 from tools.bench.figures import Figure, percentile
 from tools.bench.scale import Scale
@@ -27,12 +25,3 @@ def measure(site: Site, scale: Scale) -> Iterator[Figure]:
                     [each[name]['seconds'] for each in rounds], 50), at)
                 for key, words in COUNTS.items():
                     yield Figure(NAME, words, '1', max(each[name][key] for each in rounds), at)
-
-
-def another_database(url: str, name: str) -> str:
-    """An empty database on the same server."""
-    server = sa.make_url(url)
-    engine = sa.create_engine(server, poolclass=sa.NullPool, isolation_level='AUTOCOMMIT')
-    with engine.connect() as connection:
-        connection.execute(sa.text(f'CREATE DATABASE {name}'))
-    return server.set(database=name).render_as_string(hide_password=False)

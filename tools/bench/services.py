@@ -11,12 +11,11 @@ from typing import Any
 
 from keystoneauth1 import session as keystone_session
 
-from tests.fixtures.cloud import eventually
+from tests.fixtures.cloud import another_database, eventually
 from tests.fixtures.identity import AUTHENTICATION, Identity
 from tests.fixtures.processes import PATIENCE, Deployment, Process, is_there
 from tools import services
 from tools.bench.children import ROOT, Child
-from tools.bench.reports import another_database
 from tools.bench.sites import HOST, THREADS, Site, address
 from tools.services import keeper
 from tools.services.keystone import REGION

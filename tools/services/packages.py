@@ -2,11 +2,13 @@
 """Finds the programs of the servers, and installs their Debian packages where that is allowed."""
 
 import contextlib
+import fcntl
 import glob
 import os
 import pathlib
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 
 POLICY = pathlib.Path('/usr/sbin/policy-rc.d')
@@ -43,7 +45,7 @@ def _install(package: str) -> None:
         raise Missing(f'{package} is not installed; have an administrator run: {command}')
     print(f'Installing {package} with apt-get', flush=True)
     environ = os.environ | {'DEBIAN_FRONTEND': 'noninteractive'}
-    with _no_service_starts():
+    with _alone(), _no_service_starts():
         for step in (['apt-get', 'update', '-qq'], [*command.split(), '-qq', '--yes']):
             done = subprocess.run(
                 [*step, *PATIENT], env=environ, stdin=subprocess.DEVNULL, text=True,
@@ -51,6 +53,14 @@ def _install(package: str) -> None:
             if done.returncode:
                 raise Missing(f'{package} could not be installed: {" ".join(step)} said:\n'
                               f'{done.stdout.strip()}')
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Wait for other runs that install something: apt-get does not wait for its lists."""
+    with open(f'{tempfile.gettempdir()}/cyborg-packages.lock', 'w') as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @contextlib.contextmanager
