@@ -16,7 +16,7 @@ from sqlalchemy import orm
 from cyborg import errors
 from cyborg.db.sqlalchemy import arqs, attach_handles, engine, models, nova_events, releasing
 from cyborg.db.sqlalchemy.history import Cause
-from cyborg.db.sqlalchemy.ledger import Ledger
+from cyborg.db.sqlalchemy.ledger import Ledger, transact
 from cyborg.objects import arq_states
 from cyborg.objects.arq_states import State
 
@@ -90,7 +90,7 @@ class Audit:
         fixed = 0
         for finding in findings:
             if finding.fix is not None:
-                with self._db.writer() as session, Ledger(session, CAUSE) as ledger:
+                with transact(self._db, CAUSE) as ledger:
                     finding.fix(ledger)
                 fixed += 1
         return fixed

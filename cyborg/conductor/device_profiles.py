@@ -26,16 +26,16 @@ class DeviceProfiles(Endpoint):
     def create_device_profiles(
             self, context: RequestContext,
             profiles: list[objects.DeviceProfile]) -> list[objects.DeviceProfile]:
-        with self.db.writer() as session:
-            return device_profiles.create(session, profiles)
+        with self.change(context) as ledger:
+            return device_profiles.create(ledger.session, profiles)
 
     @exposed
     def update_device_profile(self, context: RequestContext, ref: str,
                               changes: dict[str, Any]) -> objects.DeviceProfile:
-        with self.db.writer() as session:
-            return device_profiles.update(session, self.audience(context), ref, changes)
+        with self.change(context) as ledger:
+            return device_profiles.update(ledger.session, self.audience(context), ref, changes)
 
     @exposed
     def delete_device_profiles(self, context: RequestContext, refs: list[str]) -> None:
-        with self.db.writer() as session:
-            device_profiles.delete(session, self.audience(context), refs)
+        with self.change(context) as ledger:
+            device_profiles.delete(ledger.session, self.audience(context), refs)

@@ -63,10 +63,10 @@ class Devices(Endpoint):
     @exposed
     def create_attribute(self, context: RequestContext, deployable: str, key: str, value: str,
                          parent_uuid: str | None) -> objects.Attribute:
-        with self.db.writer() as session:
-            return attributes.create(session, deployable, key, value, parent_uuid)
+        with self.change(context) as ledger:
+            return attributes.create(ledger.session, deployable, key, value, parent_uuid)
 
     @exposed
     def delete_attribute(self, context: RequestContext, uuid: str) -> None:
-        with self.db.writer() as session:
-            attributes.delete(session, uuid)
+        with self.change(context) as ledger:
+            attributes.delete(ledger.session, uuid)

@@ -17,7 +17,7 @@ from cyborg.agent import rpcapi as agent_rpcapi
 from cyborg.conductor import notifications, outbox
 from cyborg.context import RequestContext
 from cyborg.db.sqlalchemy import arqs, engine, history, models
-from cyborg.db.sqlalchemy.ledger import Ledger
+from cyborg.db.sqlalchemy.ledger import Ledger, transact
 
 LOG = log.getLogger(__name__)
 F = TypeVar('F', bound=Callable[..., Any])
@@ -81,7 +81,7 @@ class Endpoint:
         """
         cause = history.Cause(actor or f'user {context.user_id}',
                               context.global_request_id or context.request_id)
-        with self.db.writer() as session, Ledger(session, cause) as ledger:
+        with transact(self.db, cause) as ledger:
             yield ledger
         self.tell_hosts(context, ledger.work, ledger.stale_hosts)
         self.outbox.send(ledger.events)

@@ -10,7 +10,7 @@ from sqlalchemy import orm
 from cyborg import errors
 from cyborg.db.sqlalchemy import arqs, engine, inventory, models, releasing
 from cyborg.db.sqlalchemy.history import Cause
-from cyborg.db.sqlalchemy.ledger import Ledger
+from cyborg.db.sqlalchemy.ledger import transact
 
 
 def require_gone(db: engine.Database, hostname: str, silent_since: datetime.datetime) -> None:
@@ -34,7 +34,8 @@ def forget(db: engine.Database, hostname: str) -> dict[str, int]:
     Binds may go on meanwhile. One that took a handle before we had it for ourselves is unbound
     like the others; one that comes later finds nothing to take.
     """
-    with db.writer() as session, Ledger(session, Cause('operator')) as ledger:
+    with transact(db, Cause('operator')) as ledger:
+        session = ledger.session
         # first, so that a report of the host waits until we are done
         session.execute(sa.delete(models.Agent).where(models.Agent.hostname == hostname))
         rows = arqs.locked(session, models.ExtArq.hostname == hostname)

@@ -14,7 +14,7 @@ from cyborg import errors
 from cyborg.clients.nova import Nova
 from cyborg.db.sqlalchemy import arqs, engine, models, nova_events
 from cyborg.db.sqlalchemy.history import Cause
-from cyborg.db.sqlalchemy.ledger import Ledger
+from cyborg.db.sqlalchemy.ledger import transact
 from cyborg.objects.arq_states import Event
 
 LOG = log.getLogger(__name__)
@@ -217,9 +217,9 @@ class Outbox:
     def _give_up(self, events: list[models.NovaEvent]) -> None:
         """Send these of one claim no more; operators are told, and can have it done."""
         since = {event.arq_uuid: event.refused_since for event in events}
-        with self._db.writer() as session, Ledger(session, CAUSE) as ledger:
-            rows = arqs.locked(session, models.ExtArq.uuid.in_(since))
-            given_up = nova_events.give_up(session, events)
+        with transact(self._db, CAUSE) as ledger:
+            rows = arqs.locked(ledger.session, models.ExtArq.uuid.in_(since))
+            given_up = nova_events.give_up(ledger.session, events)
             for row in rows:
                 if row.uuid in given_up:
                     ledger.step(row, Event.UNHEARD, row.state, row.state,

@@ -18,6 +18,7 @@ from cyborg.db.sqlalchemy import (
     history,
     models,
     programming,
+    receipts,
     releasing,
     rounds,
 )
@@ -26,6 +27,8 @@ LOG = log.getLogger(__name__)
 
 #: the rounds that one conductor at a time does
 SWEEP, AUDIT = 'sweep', 'audit'
+#: long after whoever left one has stopped to ask for it
+RECEIPTS_KEPT = datetime.timedelta(hours=1)
 
 
 class Sweep(Endpoint):
@@ -91,6 +94,7 @@ class Sweep(Endpoint):
         keep = datetime.timedelta(days=self.conf.conductor.history_days)
         with self.db.writer() as session:
             history.prune(session, models.now() - keep)
+            receipts.prune(session, models.now() - RECEIPTS_KEPT)
 
     def _delete_abandoned(self) -> None:
         lifetime = datetime.timedelta(seconds=self.conf.conductor.initial_request_timeout)

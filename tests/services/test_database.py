@@ -5,7 +5,10 @@ import pytest
 import sqlalchemy as sa
 from oslo_db import exception
 
-from cyborg.db.sqlalchemy import engine
+from cyborg.db.sqlalchemy import arqs, engine, migration, models
+from cyborg.db.sqlalchemy.history import Cause
+from cyborg.db.sqlalchemy.ledger import transact
+from tests.fixtures.wire import Wire
 from tools import services
 
 
@@ -90,4 +93,36 @@ def test_a_statement_sees_what_was_committed_before_it():
             with database.writer() as session:
                 session.execute(sa.text("INSERT INTO fact VALUES ('new')"))
             assert early.scalar(sa.text('SELECT COUNT(*) FROM fact')) == 1
+        database.close()
+
+
+@pytest.mark.parametrize('when', ['before', 'after'])
+@pytest.mark.parametrize('kind', [services.mariadb, services.postgresql])
+def test_a_transaction_whose_commit_gets_no_answer_happens_once(kind, when):
+    with kind() as server, Wire(server.url) as wire:
+        database = engine.Database(wire.url)
+        migration.upgrade(database)
+        tries = []
+
+        @engine.retried
+        def create():
+            tries.append('again')
+            with transact(database, Cause('test')) as ledger:
+                return arqs.create(ledger, [{'resources:FPGA': '2'}], 'project', None)
+
+        @engine.retried
+        def leave_no_step():
+            with transact(database, Cause('test')) as ledger:
+                ledger.session.execute(sa.update(models.Device).values(status='enabled'))
+        wire.cut(when)
+        made = create()
+        assert wire.is_cut and len(tries) == {'before': 2, 'after': 1}[when]
+        wire.cut(when)
+        leave_no_step()
+        assert wire.is_cut
+        with database.reader() as session:
+            assert sorted(session.scalars(sa.select(models.ExtArq.uuid))) == sorted(
+                arq.uuid for arq in made)
+            assert len(session.scalars(sa.select(models.ArqTransition.id)).all()) == 2
+            assert len(session.scalars(sa.select(models.Receipt.id)).all()) == 1
         database.close()

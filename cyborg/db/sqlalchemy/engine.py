@@ -153,9 +153,12 @@ def _tell_lost_connection(error: Exception, match: Any, engine_name: str,
 
 
 def retried(endpoint: F) -> F:
-    """Run an endpoint again when the database chose its transaction as a deadlock's victim.
+    """Run an endpoint again after a deadlock or a broken connection.
 
-    Endpoints do everything else after their one transaction, so nothing happens twice.
+    A transaction that broke before its COMMIT was undone. One that broke during it may be done:
+    ``ledger.transact`` finds out, so that nothing happens twice. Any other transaction in an
+    endpoint must have the same effect and answer when it is repeated. Everything else an endpoint
+    does after its transaction.
     """
     wrapped: F = oslo_db_api.wrap_db_retry(
         max_retries=10, retry_on_deadlock=True, retry_on_disconnect=True, retry_interval=0.02,

@@ -37,13 +37,18 @@ class Change:
             'to_state': to_state, 'reason': reason}
 
 
-def record(session: orm.Session, cause: Cause, changes: Iterable[Change]) -> None:
-    """Add steps to the history, in one statement."""
+def record(session: orm.Session, cause: Cause, changes: Iterable[Change]) -> sa.Select | None:
+    """Add steps to the history, in one statement; returns the query that finds the first of them
+    once the transaction is committed."""
     common = {'actor': cause.actor, 'request_id': cause.request_id,
               'created_at': models.now()}
     rows = [change.row | common for change in changes]
-    if rows:
-        session.execute(_ADD, rows)
+    if not rows:
+        return None
+    session.execute(_ADD, rows)
+    return sa.select(Transition.id).limit(1).where(*(
+        getattr(Transition, name) == rows[0][name]
+        for name in ('arq_uuid', 'event', 'created_at', 'actor', 'request_id')))
 
 
 def of(session: orm.Session, arq_uuid: str,

@@ -328,6 +328,15 @@ class ArqTransition(Base):
     reason: orm.Mapped[str | None] = orm.mapped_column(sa.Text)
 
 
+class Receipt(Base):
+    """Proves that a transaction was committed whose COMMIT got no answer."""
+
+    __tablename__ = 'receipts'
+    __table_args__ = _table(sa.Index('ix_receipts_created_at', 'created_at'))
+
+    uuid: orm.Mapped[str] = _uuid()
+
+
 class NovaEvent(Base):
     """The outbox: what Nova is still to hear."""
 
