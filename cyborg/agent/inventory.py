@@ -23,7 +23,7 @@ from cyborg.conductor.rpcapi import ConductorAPI
 
 LOG = log.getLogger(__name__)
 
-#: provider uuids derive from provider names, so that nothing needs to travel back
+#: the uuids of new providers derive from their names
 NAMESPACE = uuid.UUID('6f1b3c1e-9d0a-5e0b-8a3a-3f6c2b6f7c11')
 #: two sequences of reports differ by this at least, so that the turns of a handle, which count
 #: from the sequence of a report, never reach the next one
@@ -217,7 +217,8 @@ class Inventory:
             self._localise(device)
         picture = {
             'devices': found, 'drivers': states, 'mdevs': mdevs,
-            'conflicts': self._conflicts, 'is_ready': self.is_ready.is_set()}
+            'conflicts': self._conflicts, 'adopted': self._adopted,
+            'is_ready': self.is_ready.is_set()}
         # What we did ourselves may have been undone by others: equal pictures before and after
         # are not the same news.
         digest = _digest(picture | {'done': self._attacher.count})
@@ -234,8 +235,7 @@ class Inventory:
                 deployable.parent_name = f'{self._hostname}_{deployable.parent_name}'
             if not deployable.given('driver_name'):
                 deployable.driver_name = device.driver_name
-            deployable.rp_uuid = (self._adopted.get(deployable.name)
-                                  or str(uuid.uuid5(NAMESPACE, deployable.name)))
+            deployable.rp_uuid = str(uuid.uuid5(NAMESPACE, deployable.name))
 
 
 def _digest(picture: dict[str, object]) -> str:

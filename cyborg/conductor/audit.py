@@ -164,9 +164,13 @@ def _requests(session: orm.Session) -> Iterator[Finding]:
         .where(Arq.state.in_(arq_states.HOLDING),
                sa.or_(Handle.id.is_(None), deployable.rp_uuid != Arq.device_rp_uuid)))
     for uuid, state, wanted, handle, held in rows:
-        what = (f'Request {uuid} is {state} without a handle.' if handle is None else
-                f'Request {uuid} is bound to provider {wanted} and holds a handle of {held}.')
-        yield Finding(what, 'unbind the request', _unbind(uuid))
+        if handle is None:
+            yield Finding(f'Request {uuid} is {state} without a handle.', 'unbind the request',
+                          _unbind(uuid))
+        else:  # its server may run with that handle
+            yield Finding(
+                f'Request {uuid} is bound to provider {wanted} and holds a handle of {held}.',
+                'if it is still told when the audit is run again, shelve and unshelve the server')
 
 
 def _unused(session: orm.Session) -> Iterator[Finding]:
@@ -268,7 +272,8 @@ def _unbind(uuid: str) -> Fix:
     def fix(ledger: Ledger) -> None:
         rows = arqs.locked(ledger.session, Arq.uuid == uuid,
                            Arq.state.in_(arq_states.HOLDING))
-        wrong = [row for row in rows if _is_wrong(ledger.session, row)]
+        wrong = [row for row in rows
+                 if attach_handles.held_by(ledger.session, row.id) is None]
         releasing.unbind_rows(ledger, wrong, 'The audit found it without its handle.')
     return fix
 
@@ -278,11 +283,6 @@ def _delete_unused(uuid: str) -> Fix:
         rows = arqs.locked(ledger.session, Arq.uuid == uuid, Arq.state.in_(UNUSED))
         releasing.delete_rows(ledger, rows, 'The audit found that nobody uses it.')
     return fix
-
-
-def _is_wrong(session: orm.Session, row: Arq) -> bool:
-    handle = attach_handles.held_by(session, row.id)
-    return handle is None or handle.deployable.rp_uuid != row.device_rp_uuid
 
 
 def _delete_of(server: str, providers: set[str], before: datetime.datetime) -> Fix:

@@ -34,7 +34,8 @@ class Report(base.CyborgObject):
 
     # 1.0: first version
     # 1.1: after
-    VERSION = '1.1'
+    # 1.2: adopted
+    VERSION = '1.2'
     fields = {
         'hostname': fields.StringField(),
         #: grows with every report, over restarts too
@@ -57,6 +58,10 @@ class Report(base.CyborgObject):
         'prepared': fields.DictOfIntegersField(default={}),
         #: devices that somebody else claims in Placement: provider name -> owner
         'conflicts': fields.DictOfStringsField(default={}),
+        #: providers that Placement has under another uuid than the one that derives from their
+        #: name: provider name -> uuid. Those that an earlier agent told are in the rows.
+        #: None: an agent of an earlier version, whose deployables carry these uuids
+        'adopted': fields.DictOfStringsField(nullable=True, default=None),
     }
 
 

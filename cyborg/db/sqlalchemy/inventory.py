@@ -24,7 +24,7 @@ Device, Deployable, Handle = models.Device, models.Deployable, models.AttachHand
 
 DEVICE_FACTS = ('type', 'vendor', 'model', 'driver_name', 'std_board_info',
                 'vendor_board_info', 'fault')
-DEPLOYABLE_FACTS = ('rp_uuid', 'driver_name', 'is_programmable')
+DEPLOYABLE_FACTS = ('driver_name', 'is_programmable')
 #: a server may start again that holds what is not there now
 HELD_OTHERWISE = ('A request holds the card whole while it has parts, or parts of it while it is '
                   'whole: it is offered again when that request is gone.')
@@ -68,7 +68,7 @@ def reconcile(ledger: Ledger, report: objects.Report, *, is_apart: bool = False)
     session.flush()  # before anything new comes in the place of what went
     iommu_groups = groups.Groups(report, rows.values())
     lock(iommu_groups.handles)
-    taken = {part.rp_uuid for row in rows.values() for part in row.deployables}
+    taken = {part.name for row in rows.values() for part in row.deployables}
     for device in report.devices:
         with _apart(session, rows, device.key, device) if is_apart else contextlib.nullcontext():
             _take_in(session, rows, device, taken, report)
@@ -92,7 +92,7 @@ def _take_in(session: orm.Session, rows: dict[str, Device], device: objects.Devi
     """Make the rows of a card what its report says."""
     row = rows.get(device.key)
     if row is None:
-        if taken & {part.rp_uuid for part in device.deployables}:
+        if taken & {part.name for part in device.deployables}:
             LOG.warning('Device %s on %s sits where another one is still in use; it waits '
                         'until that one is free.', device.key, device.hostname)
             return
@@ -242,7 +242,8 @@ def _update_deployable(row: Deployable, deployable: objects.Deployable,
         _set(mine, is_missing=_is_taken(mine, handle.occupant), **_facts(handle, HANDLE_FACTS))
     _remove_handles(row, list(handles.values()))
     _make_room(row, occupants.difference(handle.uuid for handle in row.attach_handles))
-    _set(row, num_accelerators=len(row.attach_handles),
+    _set(row, rp_uuid=_rp_uuid(row, deployable, report),
+         num_accelerators=len(row.attach_handles),
          **_facts(deployable, DEPLOYABLE_FACTS))
     _update_bitstream(row, deployable)
     if row.attach_handles and deployable.resource_class is None:
@@ -270,6 +271,14 @@ def _make_room(row: Deployable, strangers: Collection[str]) -> None:
     free = [handle for handle in row.attach_handles if handle.is_unused and not handle.is_missing]
     for handle in free[max(0, len(free) - len(strangers)):]:
         handle.is_missing = True
+
+
+def _rp_uuid(row: Deployable, deployable: objects.Deployable, report: objects.Report) -> str:
+    """What Placement said, else what is known: Nova keeps the uuid of a provider that was
+    adopted, whether or not the agent has asked Placement since it started."""
+    if report.given('adopted') is None:
+        return deployable.rp_uuid
+    return report.adopted.get(row.name) or row.rp_uuid or deployable.rp_uuid
 
 
 def _is_taken(handle: Handle, occupant: str | None) -> bool:
