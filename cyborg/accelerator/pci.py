@@ -201,7 +201,7 @@ class Driver(driver.Driver):
             self._leave_to_host(function)
             deployables = list(self.slice(function, model))
             fault = self.health(function)
-        except Unusable as reason:
+        except (Unusable, traits.NotAName) as reason:
             fault = str(reason)
         board = {'product_id': function.device, 'controller': function.class_code}
         if function.numa_node is not None:

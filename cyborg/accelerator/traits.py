@@ -4,13 +4,48 @@
 import hashlib
 import re
 
+import os_resource_classes
+
 LONGEST = 255
+PREFIX = 'CUSTOM_'
+CUSTOM = re.compile(f'{PREFIX}_*[A-Z0-9][A-Z0-9_]*')
+#: Which of these exist only Placement knows.
+STANDARD = re.compile('(COMPUTE|HW|MISC|OWNER|STORAGE)_[A-Z0-9_]+')
+
+
+class NotAName(ValueError):
+    """Nothing is left of a name in the characters that Placement allows."""
 
 
 def custom(*parts: str) -> str:
     """CUSTOM_ and the parts, in the characters Placement allows, never longer than it takes."""
-    words = (re.sub('[^A-Z0-9]+', '_', part.upper()).strip('_') for part in parts)
-    name = '_'.join(('CUSTOM', *filter(None, words)))
+    words = (re.sub('[^A-Za-z0-9]+', '_', part).strip('_').upper() for part in parts)
+    name = '_'.join(filter(None, words))
+    if not name:
+        raise NotAName(f'{" ".join(parts)!r} does not name a trait or resource class: it has '
+                       'neither a letter from A to Z nor a digit.')
+    return _short(PREFIX + name)
+
+
+def trait(name: str) -> str:
+    """The trait of a name as drivers and options have it: a standard one is as it is."""
+    plain = name.strip()
+    return plain if STANDARD.fullmatch(plain) and len(plain) <= LONGEST else _custom(plain)
+
+
+def resource_class(name: str) -> str:
+    """The same for a resource class."""
+    plain = name.strip()
+    return plain if plain in os_resource_classes.STANDARDS else _custom(plain)
+
+
+def _custom(name: str) -> str:
+    if CUSTOM.fullmatch(name):
+        return _short(name)
+    return custom(name[len(PREFIX):] if name.upper().startswith(PREFIX) else name)
+
+
+def _short(name: str) -> str:
     if len(name) <= LONGEST:
         return name
     # two long names that differ at their end must stay different

@@ -9,7 +9,7 @@ from typing import Any
 from oslo_log import log
 
 from cyborg import errors, objects
-from cyborg.accelerator import pci
+from cyborg.accelerator import pci, traits
 from cyborg.accelerator.driver import Driver
 
 LOG = log.getLogger(__name__)
@@ -55,10 +55,16 @@ class Guard:
         return device
 
     def _judged(self, device: objects.Device) -> objects.Device:
-        """A card that a driver may still be programming is not to be given out."""
+        """A card that a driver may still be programming is not to be given out, nor one that
+        Placement has no words for."""
         for part in device.deployables:
             if self._loading.get(part.name) and not device.fault:
                 device.fault = f'Programming {part.name} hangs.'
+            try:
+                _spell(part)
+            except traits.NotAName as error:
+                part.traits, part.resource_class = [], None
+                device.fault = device.fault or str(error)
         return device
 
     def attach(self, work: objects.Work) -> None:
@@ -120,6 +126,13 @@ class Guard:
             raise error
         LOG.error('Driver %s failed to %s.', self.name, verb, exc_info=error)
         raise errors.DriverFailed(name=self.name, why=f'{verb}: {error!r}') from error
+
+
+def _spell(part: objects.Deployable) -> None:
+    """Make names of it, as its driver or an option has them, what Placement takes."""
+    part.traits = list(dict.fromkeys(map(traits.trait, part.traits)))
+    if part.resource_class is not None:
+        part.resource_class = traits.resource_class(part.resource_class)
 
 
 def discover(guards: Sequence[Guard]) -> tuple[list[objects.Device], list[objects.Driver]]:

@@ -60,6 +60,8 @@ class Inventory:
         self._compared_at = time.monotonic()
         self._adopted: dict[str, str] = {}
         self._conflicts: dict[str, str] = {}
+        #: provider name -> why Placement refuses it
+        self._refused: dict[str, str] = {}
         #: provider name -> its device's PCI addresses, kept while a driver fails
         self._addresses: dict[str, set[str]] = {}
         self._failures = 0
@@ -190,12 +192,18 @@ class Inventory:
         if published.is_settled:  # else a guest still holds what should go: once more next time
             self._unpublished = None
         news = (published.conflicts != self._conflicts or not self.is_ready.is_set()
+                or published.refused != self._refused
                 or published.adopted.items() - self._adopted.items())
         for name in published.conflicts.keys() - self._conflicts.keys():
             LOG.error('%s is not published: %s', name, published.conflicts[name])
         for name in self._conflicts.keys() - published.conflicts.keys():
             LOG.info('%s is not claimed by anybody else any more.', name)
+        for name in published.refused.keys() - self._refused.keys():
+            LOG.error('Placement refuses %s: %s', name, published.refused[name])
+        for name in self._refused.keys() - published.refused.keys():
+            LOG.info('Placement does not refuse %s any more.', name)
         self._conflicts = dict(published.conflicts)
+        self._refused = dict(published.refused)
         self._adopted.update(published.adopted)
         self.is_ready.set()
         if news:
@@ -236,6 +244,9 @@ class Inventory:
             if not deployable.given('driver_name'):
                 deployable.driver_name = device.driver_name
             deployable.rp_uuid = str(uuid.uuid5(NAMESPACE, deployable.name))
+            if deployable.name in self._refused and not device.fault:
+                device.fault = ('Placement refuses what is said of it: '
+                                f'{self._refused[deployable.name]}')
 
 
 def _digest(picture: dict[str, object]) -> str:

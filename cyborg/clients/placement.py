@@ -39,7 +39,7 @@ class Placement:
         ``addresses`` are those of the functions of each provider's device, by provider name: a
         provider of somebody else on one of them is a conflict. The same list again costs no
         call. Providers that are not in it are emptied and kept. What guests still hold is
-        reserved, and tried again each time.
+        reserved, what Placement refuses is returned; both are tried again each time.
         """
         known = addresses or {}
         wanted = frozenset(Wanted.of(each, known.get(each.name, ())) for each in providers)
@@ -86,14 +86,18 @@ class Placement:
 
 
 def _publish(subtree: Subtree, wanted: Iterable[Wanted]) -> Published:
-    for pause in PAUSES:
+    for attempt, pause in enumerate(PAUSES):
         time.sleep(random.uniform(0, pause))
         try:
-            return Publication(subtree, wanted).run()
+            published = Publication(subtree, wanted).run()
         except Stale as race:
             reason = race
         except Rejection as rejection:
             raise errors.PlacementUnavailable(why=str(rejection)) from rejection
+        else:
+            # a trait or class may be refused that we wrongly took for known: not the next time
+            if not published.refused or attempt:
+                return published
     raise errors.PlacementUnavailable(
         why=f'others write below {subtree.root_name} all the time; last: {reason}')
 

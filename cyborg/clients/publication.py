@@ -5,12 +5,12 @@ import contextlib
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from oslo_log import log as logging
 
-from cyborg import errors, objects
+from cyborg import objects
 from cyborg.clients.placement_api import (
     Forbidden,
     InUse,
@@ -35,8 +35,11 @@ class Published:
     adopted: dict[str, str]
     #: provider name -> who claims it; such a provider is not published
     conflicts: dict[str, str]
-    #: False: guests hold something that should go; it is reserved, and to be tried again
+    #: False: guests hold something that should go, which is reserved, or something is refused;
+    #: to be tried again
     is_settled: bool
+    #: provider name -> why Placement refuses what it should be; such a provider offers nothing
+    refused: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -89,22 +92,26 @@ class Publication:
         #: wanted uuid -> who claims it
         self.claims: dict[str | None, str] = {}
         self.is_settled = True
-        self.refusals: list[str] = []
+        self.refused: dict[str, str] = {}
+        #: uuid of a provider that exists -> the name under which it is wanted
+        self.names: dict[str, str] = {}
 
     def run(self) -> Published:
         existing = self._match()
+        self.names = {existing[provider.uuid]: provider.name for provider in self.wanted
+                      if provider.uuid in existing}
         kept = set(existing.values())
         # what must go goes first, so that nothing is on offer twice
         self._empty([uuid for uuid in self.rows if self.seen[uuid].is_ours and uuid not in kept])
         self.api.learn_traits(trait for provider in self.wanted for trait in provider.traits)
         for provider in self.wanted:
-            with self._apart():
+            with self._apart(provider.name):
                 self._place(provider, existing.get(provider.uuid))
         self._offer({self.placed[provider.uuid]: provider.inventories
                      for provider in self.wanted if provider.uuid in self.placed})
-        if self.refusals:
-            raise errors.PlacementUnavailable(why='; '.join(self.refusals))
-        return Published(self.adopted, self.conflicts, self.is_settled)
+        self._empty([uuid for uuid, name in self.names.items() if name in self.refused])
+        return Published(self.adopted, self.conflicts, self.is_settled and not self.refused,
+                         self.refused)
 
     def _match(self) -> dict[str, str]:
         """Wanted uuid -> uuid of the provider of that name; those that others claim are noted."""
@@ -136,8 +143,10 @@ class Publication:
         nobody gets it untagged."""
         if provider.parent_uuid in self.claims:
             self._claim(provider, self.claims[provider.parent_uuid])
-        if provider.uuid in self.claims or provider.parent_uuid not in self.placed:
+        if provider.uuid in self.claims:
             return
+        if provider.parent_uuid not in self.placed:
+            raise Refused('what it is a part of is refused')
         parent_uuid = self.placed[provider.parent_uuid]
         if uuid is None:
             try:
@@ -160,7 +169,7 @@ class Publication:
                 raise Stale(f'{parent_uuid} vanished') from None
             raise
         LOG.info('Created resource provider %s (%s)', provider.name, provider.uuid)
-        self.rows[provider.uuid] = row
+        self.rows[provider.uuid], self.names[provider.uuid] = row, provider.name
         self.seen[provider.uuid] = Seen(row['generation'], is_ours=True,
                                         traits=frozenset(), inventories={})
         return provider.uuid
@@ -187,7 +196,7 @@ class Publication:
         if len(changes) > 1 and self._reshape(changes):
             return
         for uuid, inventories in changes.items():
-            with self._apart():
+            with self._apart(self.names.get(uuid, self.rows[uuid]['name'])):
                 self._set_inventories(uuid, inventories)
 
     def _reshape(self, changes: dict[str, Inventories]) -> bool:
@@ -204,12 +213,12 @@ class Publication:
         return True
 
     @contextlib.contextmanager
-    def _apart(self) -> Iterator[None]:
-        """What Placement refuses is told in the end: the others need not suffer for it."""
+    def _apart(self, name: str) -> Iterator[None]:
+        """What Placement refuses of a provider is noted; the others are published."""
         try:
             yield
         except Refused as refusal:
-            self.refusals.append(str(refusal))
+            self.refused.setdefault(name, str(refusal))
 
     def _set_inventories(self, uuid: str, inventories: Inventories) -> None:
         present = self._inventories(uuid)

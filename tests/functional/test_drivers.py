@@ -272,6 +272,45 @@ def test_where_udev_is_not_to_be_had_the_timer_finds_cards(tmp_path, monkeypatch
     assert capfd.readouterr().err.count('udev is not available') == 1
 
 
+class TestNamesThatPlacementRefuses:
+    """Of a card that an option gives a trait that there is not, beside a healthy one."""
+
+    QAT, CARD = '0000:6b:00.0', '0000:3a:00.0'
+    OPTION = ('[pci]\npassthrough_whitelist = '
+              '{"vendor_id": "1234", "traits": "HW_GPU_API_VULCAN"}\n')
+
+    @pytest.fixture
+    def cloud(self, tmp_path):
+        cloud = Cloud(tmp_path, more=NO_TIMER + self.OPTION)
+        cloud.start()
+        cloud.host(make=SimHost, drivers=['pci_driver', 'intel_qat_driver'], cards=[
+            {'model': '8086:4940', 'at': self.QAT}, {'model': '1234:5678', 'at': self.CARD}])
+        cloud.rest()
+        yield cloud
+        cloud.stop()
+
+    def test_only_that_card_suffers_and_says_why(self, cloud):
+        faults = {device['type']: device['fault'] for device in cloud.get('/devices')['devices']}
+        assert faults['QAT'] is None
+        assert re.search('Placement refuses .*HW_GPU_API_VULCAN', faults['PCI'])
+        assert offered(cloud) == {f'compute1_{self.QAT}': 16, f'compute1_{self.CARD}': 0}
+
+    def test_it_is_offered_as_soon_as_placement_takes_it(self, cloud, monkeypatch):
+        session = cloud.standalone.placement.session.session
+        send = session.send
+
+        def teach(request, **options):
+            """Know that trait by another name."""
+            if request.body:
+                request.body = request.body.replace('HW_GPU_API_VULCAN', 'HW_GPU_API_VULKAN')
+            return send(request, **options)
+        monkeypatch.setattr(session, 'send', teach)
+        cloud.agent().inventory.wake()
+        eventually(lambda: offered(cloud) == {f'compute1_{self.QAT}': 16,
+                                              f'compute1_{self.CARD}': 1})
+        assert not any(device['fault'] for device in cloud.get('/devices')['devices'])
+
+
 class TestDriversThatFail:
     QAT, DISK = '0000:6b:00.0', '0000:c5:00.0'
 

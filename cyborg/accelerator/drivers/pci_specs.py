@@ -71,20 +71,14 @@ def _spec(facts: Any) -> Spec:
     return Spec(
         _id(found['vendor_id']), _id(found['product_id']), _place(address), found['devname'],
         found['physical_network'],
-        found['resource_class'] and _named(found['resource_class'], STANDARD_CLASSES),
-        tuple(_named(name, STANDARD_TRAITS) for name in (
-            names.split(',') if isinstance(names, str) else names)))
+        found['resource_class'] and traits.resource_class(found['resource_class']),
+        tuple(map(_trait, names.split(',') if isinstance(names, str) else names)))
 
 
-#: Names that are no CUSTOM_* ones.
-STANDARD_CLASSES = re.compile('FPGA|PGPU|VGPU|PCI_DEVICE|SRIOV_NET_VF|CUSTOM_[A-Z0-9_]+')
-STANDARD_TRAITS = re.compile('(HW|COMPUTE|STORAGE|MISC|CUSTOM)_[A-Z0-9_]+')
-
-
-def _named(name: Any, standard: re.Pattern[str]) -> str:
-    if not isinstance(name, str) or not name.strip():
-        raise ValueError('a class or trait is a name')
-    return name.strip() if standard.fullmatch(name.strip()) else traits.custom(name)
+def _trait(name: Any) -> str:
+    if not isinstance(name, str):
+        raise ValueError('a trait is a name')
+    return traits.trait(name)
 
 
 def _id(text: str | None) -> str | None:

@@ -170,3 +170,31 @@ def test_a_programming_that_ends_as_it_is_given_up_leaves_nothing_behind():
     eventually(lambda: not guarded._loading)
     guarded._timeout = 60
     guarded.program('region0', None)
+
+
+class Foreign(Driver):
+    """Says things that Placement does not take."""
+
+    name, type = 'foreign', 'GPU'
+
+    def __init__(self):
+        pass
+
+    def discover(self):
+        for key, trait, resource_class in (
+                ('plain', 'fast card', 'turbo'), ('odd', '日本', 'VGPU'), ('odder', 'fast', '~')):
+            found = device(key)
+            found.deployables = [objects.Deployable(
+                name=key, traits=[trait, 'HW_CPU_X86_AVX2'], resource_class=resource_class,
+                num_accelerators=0)]
+            yield found
+
+
+def test_names_become_what_placement_takes_or_the_fault_of_their_device():
+    plain, odd, odder = guard(Foreign(), 60).discover()
+    [part] = plain.deployables
+    assert (part.traits, part.resource_class, plain.given('fault')) == (
+        ['CUSTOM_FAST_CARD', 'HW_CPU_X86_AVX2'], 'CUSTOM_TURBO', None)
+    for other, name in ((odd, '日本'), (odder, '~')):
+        assert f"'{name}' does not name a trait or resource class" in other.fault
+        assert (other.deployables[0].traits, other.deployables[0].resource_class) == ([], None)

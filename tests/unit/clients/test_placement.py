@@ -347,14 +347,32 @@ def test_a_provider_that_placement_refuses_does_not_keep_the_others_out(client, 
     worse, worst = wanted('0000:85:00.0', traits=['no trait']), wanted('x' * 200)
     good = wanted('0000:86:00.0')
 
-    with pytest.raises(errors.PlacementUnavailable, match='NO_SUCH_STANDARD'):
-        client.publish(ROOT, [bad, below, worse, worst, good])
+    published = client.publish(ROOT, [bad, below, worse, worst, good])
 
     assert service.inventories(good.uuid)['FPGA']['total'] == 1
     assert below.name not in service.names()
+    assert published.refused.keys() == {bad.name, below.name, worse.name, worst.name}
+    assert 'NO_SUCH_STANDARD' in published.refused[bad.name]
     # and it is said again, not taken for done
-    with pytest.raises(errors.PlacementUnavailable, match='no trait'):
-        client.publish(ROOT, [bad, below, worse, worst, good])
+    assert not published.is_settled
+    assert client.publish(ROOT, [bad, below, worse, worst, good]) == published
+
+
+def test_what_placement_begins_to_refuse_is_not_offered_any_more(client, service, wanted):
+    card, other = wanted('0000:84:00.0', traits=['CUSTOM_A']), wanted('0000:85:00.0')
+    client.publish(ROOT, [card, other])
+    refused = wanted('0000:84:00.0', traits=['CUSTOM_A', 'NO_SUCH_STANDARD'])
+    assert client.publish(ROOT, [refused, other]).refused.keys() == {card.name}
+    assert service.inventories(card.uuid) == {}
+    assert service.inventories(other.uuid)['FPGA']['reserved'] == 0
+    # what a guest holds is only reserved
+    assert client.publish(ROOT, [card, other]).is_settled
+    service.allocate(card.uuid, 'FPGA')
+    client.publish(ROOT, [refused, other])
+    assert service.inventories(card.uuid)['FPGA']['reserved'] == 1
+    # until it is as Placement takes it
+    assert client.publish(ROOT, [card, other]).is_settled
+    assert service.inventories(card.uuid)['FPGA']['reserved'] == 0
 
 
 def test_a_trait_that_was_deleted_meanwhile_is_made_again(client, service, wanted):
@@ -362,9 +380,7 @@ def test_a_trait_that_was_deleted_meanwhile_is_made_again(client, service, wante
     client.publish(ROOT, [])
     service.ask('DELETE', '/traits/CUSTOM_A')
     card = wanted('0000:84:00.0', traits=['CUSTOM_A'])
-    with pytest.raises(errors.PlacementUnavailable, match='CUSTOM_A'):
-        client.publish(ROOT, [card])
-    client.publish(ROOT, [card])
+    assert client.publish(ROOT, [card]).is_settled
     assert 'CUSTOM_A' in service.traits(card.uuid)
 
 

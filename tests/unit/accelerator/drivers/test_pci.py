@@ -135,7 +135,9 @@ class TestSpecs:
         ('{"address": {"slot": "("}}', 'is not understood'),
         ('{"address": {"port": "1"}}', 'an address has no port'),
         ('{"address": "*:*:*", "devname": "eth0"}', 'exclude one another'),
-        ('{"traits": [7]}', 'a class or trait is a name'),
+        ('{"traits": [7]}', 'a trait is a name'),
+        ('{"traits": "日本"}', 'does not name a trait'),
+        ('{"resource_class": "~"}', 'does not name a trait or resource class'),
         ('{"traits": 7}', 'is not understood')])
     def test_a_mistake_is_one_sentence(self, conf, load, text, sentence):
         conf.set_override('passthrough_whitelist', [text], 'pci')
