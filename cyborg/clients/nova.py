@@ -31,6 +31,18 @@ class Nova:
             return False
         raise errors.Unavailable(f'Nova answered {response.status_code}.')
 
+    def is_offloaded(self, server: str) -> bool:
+        """Is this server shelved, so that it runs nowhere? False for one that Nova does not know.
+        Raises Unavailable when it cannot tell."""
+        try:
+            response = self._adapter.get(f'/servers/{server}', raise_exc=False)
+            status = response.json().get('server', {}).get('status')
+        except (exceptions.ClientException, ValueError, AttributeError) as error:
+            raise errors.Unavailable(f'Nova does not tell how the server is: {error}') from error
+        if response.status_code != 200 and not _is_unknown(response):
+            raise errors.Unavailable(f'Nova answered {response.status_code}.')
+        return bool(status == 'SHELVED_OFFLOADED')
+
     def sees_all(self) -> bool:
         """Is it shown servers of all projects? Others' are unknown to those who are not."""
         try:

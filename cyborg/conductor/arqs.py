@@ -3,6 +3,7 @@
 
 from typing import Any
 
+from oslo_log import log
 from sqlalchemy import orm
 
 from cyborg import errors, objects
@@ -10,6 +11,8 @@ from cyborg.conductor.endpoint import Endpoint, exposed
 from cyborg.context import RequestContext
 from cyborg.db.sqlalchemy import arqs, device_profiles, history, releasing
 from cyborg.db.sqlalchemy import binding as binding_
+
+LOG = log.getLogger(__name__)
 
 
 class Arqs(Endpoint):
@@ -47,17 +50,33 @@ class Arqs(Endpoint):
                   bindings: list[objects.Binding]) -> list[objects.Arq]:
         """Reserve what each request asks for and set the hosts to work; answers how far that
         got: uuids, states and reasons."""
-        scope = self.scope(context)
+        try:
+            return self._bind(context, bindings)
+        except binding_.ServersHold as others:
+            return self._bind(context, bindings, set(filter(self._is_idle, others.servers)))
+
+    def _bind(self, context: RequestContext, bindings: list[objects.Binding],
+              idle: set[str] | None = None) -> list[objects.Arq]:
         try:
             with self.change(context) as ledger:
                 _name_owners(ledger.session, context, bindings)
-                bound = binding_.bind(ledger, scope, bindings, self.bind_deadline())
+                bound = binding_.bind(ledger, self.scope(context), bindings,
+                                      self.bind_deadline(), idle)
                 return [objects.Arq(uuid=arq.uuid, state=arq.state, reason=arq.reason)
                         for arq in bound]
         except (errors.HandleNotClean, errors.CleanUpOwed):
             with self.change(context) as ledger:
-                binding_.make_way(ledger, bindings)
+                binding_.make_way(ledger, bindings, idle or ())
             raise
+
+    def _is_idle(self, server: str) -> bool:
+        """Does a server run nowhere? A shelved one does not, and an unshelve that failed leaves
+        its requests behind. A server of which Nova does not tell may run."""
+        try:
+            return self.nova.is_offloaded(server)
+        except errors.Unavailable as error:
+            LOG.warning('What server %s holds is kept: %s', server, error.faultstring)
+            return False
 
     @exposed
     def unbind_arqs(self, context: RequestContext, uuids: list[str]) -> None:

@@ -14,6 +14,7 @@ from oslo_log import log
 
 from cyborg import errors, objects
 from cyborg.agent import rpcapi as agent_rpcapi
+from cyborg.clients.nova import Nova
 from cyborg.conductor import notifications, outbox
 from cyborg.context import RequestContext
 from cyborg.db.sqlalchemy import arqs, engine, history, models
@@ -45,12 +46,13 @@ class Endpoint:
 
     def __init__(self, conf: cfg.ConfigOpts, db: engine.Database,
                  agents: agent_rpcapi.AgentAPI, outbox: outbox.Outbox,
-                 notifier: notifications.Notifier) -> None:
+                 notifier: notifications.Notifier, nova: Nova) -> None:
         self.conf = conf
         self.db = db
         self.agents = agents
         self.outbox = outbox
         self.notifier = notifier
+        self.nova = nova
 
     def silent_since(self) -> datetime.datetime:
         """Agents not heard of since then count as down."""

@@ -48,7 +48,7 @@ class OsAcc(Endpoint):
                                 device_rp_uuid=_provider(providers, arq),
                                 project_id=instance.get('project_id'))
                 for arq in created]
-            binding.bind(ledger, scope, bindings, self.bind_deadline())
+            binding.bind(ledger, scope, bindings, self.bind_deadline(), idle=())
             return arqs.find(ledger.session, scope, mine, {})
 
     @exposed

@@ -34,7 +34,7 @@ class Conductor:
         self.outbox = Outbox(db, nova, conf.conductor.sweep_interval,
                              conf.conductor.refused_event_timeout)
         self._notifier = Notifier(conf, name)
-        parts = conf, db, AgentAPI(transport), self.outbox, self._notifier
+        parts = conf, db, AgentAPI(transport), self.outbox, self._notifier, nova
         self.sweep = Sweep(*parts)
         self._conf = conf.conductor
         self._metrics = Metrics(db)

@@ -19,6 +19,7 @@ class Nova(neighbour.Neighbour):
         self._events: list[dict[str, str]] = []
         self.requests: list[dict[str, Any]] = []  #: bodies, one a POST
         self.request_ids: list[str | None] = []  #: those that came along
+        self.offloaded: set[str] = set()  #: servers that are shelved
         self.unknown: set[str] = set()  #: servers that were deleted
         self.hides_others = False  #: whether it takes us for a user of one project
         self.code = 200  #: of each event; 5xx: of the whole request
@@ -65,6 +66,9 @@ class Nova(neighbour.Neighbour):
                     return
                 if server in nova.unknown or (nova.hides_others and server != self.path):
                     self.answer(404, {'itemNotFound': {'code': 404, 'message': server}})
+                    return
+                if server in nova.offloaded:
+                    self.answer(200, {'server': {'id': server, 'status': 'SHELVED_OFFLOADED'}})
                     return
                 # the version document that keystoneauth may ask for does for a server too
                 self.answer(200, {'version': {

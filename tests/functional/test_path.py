@@ -88,12 +88,46 @@ def test_deleting_a_servers_arqs_frees_what_they_held(cloud, host):
     assert cloud.bind(cloud.request('all')).status_code == 202
 
 
-def test_left_over_arqs_of_a_server_make_way_for_its_new_ones(cloud, host):
+def test_a_bind_takes_nothing_from_a_running_server(cloud, host):
+    cloud.profile('one', FPGA)
+    [first], [second] = cloud.request('one'), cloud.request('one')
+    for arq in (first, second):
+        assert cloud.bind(arq, instance=INSTANCE).status_code == 202
+    bound = cloud.arqs(instance=INSTANCE)
+    assert {arq['uuid'] for arq in bound} == {first['uuid'], second['uuid']}
+    assert {arq['state'] for arq in bound} == {'Bound'}
+
+
+def leaves_one(cloud, old, new):
+    assert [arq['uuid'] for arq in cloud.arqs(instance=INSTANCE)] == [new['uuid']]
+    last = cloud.get(f'/accelerator_requests/{old["uuid"]}/history')['history'][-1]
+    return last['event'] == 'delete' and 'Left from an earlier attempt' in last['reason']
+
+
+def test_left_over_arqs_of_a_shelved_server_make_way_for_its_new_ones(cloud, host):
     cloud.profile('one', FPGA)
     [old], [new] = cloud.request('one'), cloud.request('one')
     assert cloud.bind(old, instance=INSTANCE).status_code == 202
+    cloud.nova.offloaded.add(INSTANCE)
     assert cloud.bind(new, instance=INSTANCE).status_code == 202
-    assert [arq['uuid'] for arq in cloud.arqs(instance=INSTANCE)] == [new['uuid']]
+    assert leaves_one(cloud, old, new)
+
+
+def test_arqs_of_a_server_on_another_host_make_way_for_its_new_ones(cloud, host):
+    cloud.host('compute2')
+    cloud.profile('one', FPGA)
+    [old], [new] = cloud.request('one'), cloud.request('one')
+    assert cloud.bind(old, instance=INSTANCE).status_code == 202
+    assert cloud.bind(new, 'compute2', instance=INSTANCE).status_code == 202
+    assert leaves_one(cloud, old, new)
+
+
+def test_what_a_server_holds_is_kept_when_nova_cannot_tell_whether_it_runs(cloud, host):
+    cloud.profile('one', FPGA)
+    assert cloud.bind(cloud.request('one'), instance=INSTANCE).status_code == 202
+    cloud.nova.stop()
+    assert cloud.bind(cloud.request('one'), instance=INSTANCE).status_code == 202
+    assert len(cloud.arqs(instance=INSTANCE)) == 2
 
 
 def test_an_unknown_provider_changes_nothing(cloud, host):

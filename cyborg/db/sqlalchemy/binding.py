@@ -29,14 +29,25 @@ _WANTED = arqs.locking(sa.or_(Arq.uuid.in_(models.any_of('uuids')),
                               Arq.instance_uuid.in_(models.any_of('instances'))))
 
 
+class ServersHold(Exception):
+    """Servers hold something on the host to which further requests of theirs are bound; the
+    caller has to find out which of them run nowhere."""
+
+    def __init__(self, servers: Collection[str]) -> None:
+        super().__init__(f'{", ".join(servers)} hold something already')
+        self.servers = servers
+
+
 def bind(ledger: Ledger, scope: arqs.Scope, bindings: Sequence[objects.Binding],
-         deadline: datetime.datetime) -> list[Arq]:
+         deadline: datetime.datetime, idle: Collection[str] | None = None) -> list[Arq]:
     """Give each request a handle of the provider it names: all of them, or an error.
 
     The requests of a server become Bound together: here, or when the host has prepared the
     last of them. A binding that holds already is left as it is, for clients repeat themselves.
-    Nova binds all requests of a server at once, so others are left from a failed attempt and
-    go.
+
+    Other requests of the same server are left from a failed attempt and go. What the server holds
+    on the same host stays, since the server may be using it, unless it is among those that are
+    ``idle``: they run nowhere. Without that ServersHold is raised if it matters.
     """
     wanted = {binding.arq_uuid: binding for binding in bindings}
     instances = {binding.instance_uuid for binding in bindings}
@@ -45,7 +56,10 @@ def bind(ledger: Ledger, scope: arqs.Scope, bindings: Sequence[objects.Binding],
     arqs.require_all([row for row in rows if scope.covers(row)], wanted)
     new = [row for row in rows if row.uuid in wanted and not _holds(row, wanted[row.uuid])]
     if new:
-        releasing.delete_rows(ledger, [row for row in rows if row.uuid not in wanted])
+        if idle is None and (servers := {str(row.instance_uuid) for row in _held_here(
+                rows, wanted)}):
+            raise ServersHold(sorted(servers))
+        _delete_leftovers(ledger, rows, wanted, idle or ())
         taken = _take(ledger.session, new, wanted, scope.silent_since)
         for instance in instances:
             _start(ledger, [each for each in taken if each[1].instance_uuid == instance],
@@ -53,13 +67,29 @@ def bind(ledger: Ledger, scope: arqs.Scope, bindings: Sequence[objects.Binding],
     return [row for row in rows if row.uuid in wanted]
 
 
-def make_way(ledger: Ledger, bindings: Sequence[objects.Binding]) -> None:
+def make_way(ledger: Ledger, bindings: Sequence[objects.Binding],
+             idle: Collection[str]) -> None:
     """Have a server's requests of a failed attempt go, though the bind had to be undone: what
     they hold must be cleaned before it can be had again."""
     rows = arqs.locked(
-        ledger.session, Arq.instance_uuid.in_({binding.instance_uuid for binding in bindings}),
-        Arq.uuid.not_in([binding.arq_uuid for binding in bindings]))
-    releasing.delete_rows(ledger, rows)
+        ledger.session, Arq.instance_uuid.in_({binding.instance_uuid for binding in bindings}))
+    _delete_leftovers(ledger, rows, {binding.arq_uuid: binding for binding in bindings}, idle)
+
+
+def _held_here(rows: Sequence[Arq], wanted: Mapping[str, objects.Binding]) -> list[Arq]:
+    """Further requests of these servers that hold something on the hosts they are bound to."""
+    places = {(binding.instance_uuid, binding.hostname) for binding in wanted.values()}
+    return [row for row in rows if row.uuid not in wanted and row.state in arq_states.HOLDING
+            and (row.instance_uuid, row.hostname) in places]
+
+
+def _delete_leftovers(ledger: Ledger, rows: Sequence[Arq], wanted: Mapping[str, objects.Binding],
+                      idle: Collection[str]) -> None:
+    """Delete what failed attempts to bind something to these servers have left."""
+    kept = {row.uuid for row in _held_here(rows, wanted) if row.instance_uuid not in idle}
+    releasing.delete_rows(
+        ledger, [row for row in rows if row.uuid not in wanted and row.uuid not in kept],
+        'Left from an earlier attempt: its server is bound anew.')
 
 
 def _holds(arq: Arq, binding: objects.Binding) -> bool:
