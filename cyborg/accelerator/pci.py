@@ -237,10 +237,15 @@ class Driver(driver.Driver):
     def places(self, function: Function) -> dict[str, Function]:
         """The functions that go to guests, by the keys of their handles."""
         parts = {f'vf{number}': each for number, each in function.virtual_functions.items()}
-        if not parts and self._option('whole_cards') is False and function.has('sriov_totalvfs'):
+        if not parts:
+            self.require_whole(function)
+        return parts or {'pf': function}
+
+    def require_whole(self, function: Function) -> None:
+        """Raise Unusable if the operator wants no card of this kind to be given out whole."""
+        if self._option('whole_cards') is False and function.has('sriov_totalvfs'):
             raise Unusable(f'{function.address} has no virtual functions, and [{self.name}] '
                            'whole_cards says that it is not given out whole: make some.')
-        return parts or {'pf': function}
 
     def health(self, function: Function) -> str | None:
         """Why a card that could be given out should not be, until it is well again."""

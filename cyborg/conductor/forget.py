@@ -45,6 +45,8 @@ def forget(db: engine.Database, hostname: str) -> dict[str, int]:
         ledger.work.clear()  # nobody is there to do it
         for device in devices:
             session.delete(device)
+        session.execute(sa.delete(models.DividedCard).where(
+            models.DividedCard.hostname == hostname))
         ledger.stale_hosts.clear()
     return {'requests unbound': len(rows), 'devices forgotten': len(devices)}
 

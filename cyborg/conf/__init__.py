@@ -30,6 +30,7 @@ from cyborg.conf import (
     nvme_driver,
     nvmf_spdk_driver,
     pci,
+    pci_driver,
     placement,
     time_sync_driver,
     xilinx_fpga_driver,
@@ -40,7 +41,7 @@ GROUPS = (default, api, agent, conductor, placement, nova, glance, health, gpu_d
           nic_devices, fpga, pci, amd_gpu_driver, fake_driver, huawei_ascend_driver,
           inspur_fpga_driver, inspur_nvme_ssd_driver, intel_dsa_driver, intel_fpga_driver,
           intel_gpu_driver, intel_nic_driver, intel_qat_driver, nvidia_gpu_driver, nvme_driver,
-          nvmf_spdk_driver, time_sync_driver, xilinx_fpga_driver)
+          nvmf_spdk_driver, pci_driver, time_sync_driver, xilinx_fpga_driver)
 
 
 def register(conf: cfg.ConfigOpts) -> None:

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from cyborg.db.sqlalchemy import models
 from tests.fixtures.cloud import PATIENCE, eventually
+from tests.fixtures.hosts import SimHost
 
 
 def reserved(cloud):
@@ -123,3 +124,34 @@ def test_a_host_whose_drivers_nobody_named_offers_nothing_and_says_so(cloud, cap
     assert cloud.get('/devices') == {'devices': []}
     assert cloud.providers() == {}
     assert '[agent] enabled_drivers names no driver' in caplog.text
+
+
+def test_a_card_that_went_by_its_parts_does_not_come_back_whole(cloud):
+    card = {'model': '8086:37c8', 'at': '0000:6b:00.0'}
+    host = cloud.host(make=SimHost, cards=[card | {'vfs': 4}], drivers=('intel_qat_driver',))
+    name = 'compute1_0000:6b:00.0'
+    eventually(lambda: reserved(cloud) == {name: {'CUSTOM_QAT': (0, 4)}})
+    # when it is removed, and comes back as a kernel finds it: without virtual functions
+    host.pull_out(card['at'])
+    eventually(lambda: cloud.get('/devices')['devices'] == [])
+    host.plug_in(**card, vfs=0)
+    [device] = eventually(lambda: cloud.get('/devices')['devices'])
+    assert 'was given out by its virtual functions' in device['fault']
+    report_again(cloud)  # and so it is at later looks
+    [device] = cloud.get('/devices')['devices']
+    assert 'was given out by its virtual functions' in device['fault']
+    assert not any(reserved(cloud).values())
+    # until the operator has made them anew
+    host.sysfs.write(f'bus/pci/devices/{card["at"]}/sriov_numvfs', '4')
+    report_again(cloud)
+    assert reserved(cloud) == {name: {'CUSTOM_QAT': (0, 4)}}
+    assert cloud.get('/devices')['devices'][0]['fault'] is None
+
+
+def test_another_card_in_the_place_of_one_that_went_by_its_parts_is_offered(cloud):
+    host = cloud.host(make=SimHost, drivers=('intel_qat_driver',), cards=[
+        {'model': '8086:37c8', 'at': '0000:6b:00.0', 'vfs': 4}])
+    host.pull_out('0000:6b:00.0')
+    eventually(lambda: cloud.get('/devices')['devices'] == [])
+    host.plug_in('8086:4940', at='0000:6b:00.0', vfs=0)
+    eventually(lambda: reserved(cloud) == {'compute1_0000:6b:00.0': {'CUSTOM_QAT': (0, 1)}})

@@ -129,6 +129,7 @@ class IntelFpgaDriver(fpga.Driver):
         """By region, the function through which a guest reaches it."""
         if parts := card.virtual_functions:
             return self._by_port(card, list(parts.values()))
+        self.require_whole(card)
         for layout in LAYOUTS:
             for manager in card.children(layout.manager):
                 ports = manager.number('ports_num')

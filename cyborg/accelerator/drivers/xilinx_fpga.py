@@ -45,6 +45,9 @@ class XilinxFpgaDriver(fpga.Driver):
     def key(self, function: pci.Function) -> str:
         return function.address.rpartition('.')[0]
 
+    def doubt(self, card: pci.Function) -> str | None:
+        return None  # the users' function goes whole, also if it could have virtual ones
+
     def regions(self, card: pci.Function) -> Iterator[fpga.Region]:
         if card.device.startswith(GOLDEN):
             raise pci.Unusable(

@@ -21,6 +21,7 @@ from cyborg.db.sqlalchemy.ledger import Ledger
 LOG = log.getLogger(__name__)
 
 Device, Deployable, Handle = models.Device, models.Deployable, models.AttachHandle
+Divided = models.DividedCard
 
 DEVICE_FACTS = ('type', 'vendor', 'model', 'driver_name', 'std_board_info',
                 'vendor_board_info', 'fault')
@@ -69,9 +70,10 @@ def reconcile(ledger: Ledger, report: objects.Report, *, is_apart: bool = False)
     iommu_groups = groups.Groups(report, rows.values())
     lock(iommu_groups.handles)
     taken = {part.name for row in rows.values() for part in row.deployables}
+    divided = _divided(session, rows, report)
     for device in report.devices:
         with _apart(session, rows, device.key, device) if is_apart else contextlib.nullcontext():
-            _take_in(session, rows, device, taken, report)
+            _take_in(session, rows, device, taken, divided.get(device.key), report)
     iommu_groups.withhold(rows.values())
     session.flush()
     ledger.notices += conditions.compare(session, rows.values())
@@ -80,15 +82,22 @@ def reconcile(ledger: Ledger, report: objects.Report, *, is_apart: bool = False)
 
 def _withdraw(session: orm.Session, rows: dict[str, Device], key: str) -> None:
     """Drop what nobody holds of a card that is gone."""
-    held = [part for part in rows[key].deployables if _remove(part)]
+    row = rows[key]
+    is_divided = any(handle.type == objects.HandleType.PCI and not _is_whole(row, handle)
+                     for part in row.deployables for handle in part.attach_handles)
+    held = [part for part in row.deployables if _remove(part)]
     if held:
-        _set(rows[key], is_missing=True)
-    else:
-        session.delete(rows.pop(key))
+        _set(row, is_missing=True)
+        return
+    session.delete(rows.pop(key))
+    if is_divided:
+        session.execute(sa.delete(Divided).where(Divided.hostname == row.hostname,
+                                                 Divided.key == key))
+        session.add(Divided(hostname=row.hostname, key=key, vendor=row.vendor, model=row.model))
 
 
 def _take_in(session: orm.Session, rows: dict[str, Device], device: objects.Device,
-             taken: set[str], report: objects.Report) -> None:
+             taken: set[str], past: models.DividedCard | None, report: objects.Report) -> None:
     """Make the rows of a card what its report says."""
     row = rows.get(device.key)
     if row is None:
@@ -98,7 +107,25 @@ def _take_in(session: orm.Session, rows: dict[str, Device], device: objects.Devi
             return
         row = rows[device.key] = Device(hostname=device.hostname, key=device.key)
         session.add(row)
-    _update_device(row, device, report)
+    was_divided = past is not None and (past.vendor, past.model) == (device.vendor, device.model)
+    _update_device(row, device, report, was_divided)
+    if past is not None and _has_handles(row):  # it is given out again, as it is now
+        session.delete(past)
+
+
+def _divided(session: orm.Session, rows: dict[str, Device],
+             report: objects.Report) -> dict[str, models.DividedCard]:
+    """What is remembered, by key, of cards that come back with this report."""
+    new = {device.key for device in report.devices
+           if device.key not in rows or not _has_handles(rows[device.key])}
+    if not new:
+        return {}
+    return {each.key: each for each in session.scalars(
+        sa.select(Divided).where(Divided.hostname == report.hostname)) if each.key in new}
+
+
+def _has_handles(row: Device) -> bool:
+    return any(part.attach_handles for part in row.deployables)
 
 
 @contextlib.contextmanager
@@ -149,12 +176,13 @@ def _facts(source: objects.CyborgObject, names: Iterable[str]) -> dict[str, obje
     return {name: source.given(name) for name in names}
 
 
-def _update_device(row: Device, device: objects.Device, report: objects.Report) -> None:
+def _update_device(row: Device, device: objects.Device, report: objects.Report,
+                   was_divided: bool) -> None:
     _set(row, is_missing=False, **_facts(device, DEVICE_FACTS))
     paths = [(path.type, path.info) for path in device.control_paths]
     if [(path.type, path.info) for path in row.control_paths] != paths:
         row.control_paths = [models.ControlPath(type=type, info=info) for type, info in paths]
-    if device.given('doubt') and _lost(row, device):
+    if device.given('doubt') and (_lost(row, device) or was_divided):
         _set(row, fault=device.fault or device.doubt)
         return
     parts = {part.name: part for part in row.deployables}

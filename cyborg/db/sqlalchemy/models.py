@@ -372,3 +372,16 @@ class Round(Base):
     until: orm.Mapped[datetime.datetime] = orm.mapped_column(Moment)
     finished_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Moment)
     figures: orm.Mapped[dict[str, Any] | None] = orm.mapped_column(Json)
+
+
+class DividedCard(Base):
+    """A card that was given out by its virtual functions when it left its host."""
+
+    __tablename__ = 'divided_cards'
+    __table_args__ = _table(sa.UniqueConstraint('hostname', 'key'))
+
+    hostname: orm.Mapped[str] = orm.mapped_column(sa.String(255))
+    #: of the device, and by what another card in its place is told from it
+    key: orm.Mapped[str] = orm.mapped_column(sa.String(255))
+    vendor: orm.Mapped[str] = orm.mapped_column(sa.String(255))
+    model: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))

@@ -109,7 +109,7 @@ def test_whole_cards_that_could_have_parts_say_what_ails_them_if_they_had(
     assert look() is None
 
 
-@pytest.mark.parametrize('name', sorted(SHARED.keys() - {'pci_driver', 'intel_fpga_driver'}))
+@pytest.mark.parametrize('name', sorted(SHARED.keys() - {'intel_fpga_driver'}))
 def test_operators_can_have_cards_go_by_their_parts_only(conf, host, load, options, name):
     conf.set_override('whole_cards', False, group=name)
     host.plug_in(SHARED[name], at=ADDRESS, sriov=SRIOV)
@@ -119,6 +119,13 @@ def test_operators_can_have_cards_go_by_their_parts_only(conf, host, load, optio
     host.sysfs.write(f'{pci.DEVICES}/{ADDRESS}/sriov_numvfs', '4')
     [device] = load(name).discover()
     assert (device.fault, device.deployables[0].num_accelerators) == (None, 4)
+
+
+def test_fpgas_can_be_kept_from_going_whole_too(conf, host, load):
+    conf.set_override('whole_cards', False, group='intel_fpga_driver')
+    host.plug_in('8086:09c4', at=ADDRESS, sriov=SRIOV)
+    [device] = load('intel_fpga_driver').discover()
+    assert device.deployables == [] and 'whole_cards' in device.fault
 
 
 def test_cards_that_cannot_have_parts_go_whole_anyway(conf, host, load):

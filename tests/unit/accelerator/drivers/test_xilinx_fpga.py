@@ -110,3 +110,11 @@ def test_old_profiles_find_the_names_they_ask_for(card, conf, discover):
     traits = discover()[0].deployables[1].traits
     assert f'CUSTOM_FPGA_REGION_XILINX_{SHELL.replace("-", "").upper()}' in traits
     assert f'CUSTOM_FPGA_FUNCTION_ID_XILINX_{PROGRAMMED.replace("-", "").upper()}' in traits
+
+
+def test_the_function_of_users_goes_whole_also_if_it_could_have_virtual_ones(host, discover):
+    host.plug_in('10ee:5000', at=MANAGEMENT)
+    host.plug_in('10ee:5001', at=USER, sriov={'total': 4, 'offset': 8, 'vf': {'device': 'ffff'}})
+    [device] = discover()
+    assert device.deployables[1].num_accelerators == 1
+    assert device.doubt is None  # so that nobody takes it for one that was divided
