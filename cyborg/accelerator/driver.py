@@ -19,7 +19,8 @@ class Driver(abc.ABC):
     """What a vendor writes. The agent may call any verb again at any time, after a crash too.
 
     ``attach``, ``detach`` and ``clean`` are called for handles with ``is_host_prepared`` only,
-    never at the same time for one handle, but in several threads for different ones. What
+    never at the same time for two of one device, but in several threads for different ones.
+    After a call that did not end in time none follows on its device until it has ended. What
     cannot be done is raised as errors.DriverFailed with a sentence for the operator.
     """
 
@@ -40,6 +41,14 @@ class Driver(abc.ABC):
 
     def attach(self, handle: objects.AttachHandle, work: objects.Work) -> None:  # noqa: B027
         """Prepare what a guest is about to receive; done already is fine."""
+
+    def is_attached(self, handle: objects.AttachHandle) -> bool:
+        """Is a handle still as ``attach`` left it? If not, ``attach`` is called again.
+
+        Asked at every look at the host, also while a verb runs; looking must not change
+        anything. A driver that cannot tell says yes.
+        """
+        return True
 
     def detach(self, handle: objects.AttachHandle) -> None:  # noqa: B027
         """Undo ``attach``; undone already, or never done, is fine."""

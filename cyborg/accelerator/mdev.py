@@ -110,6 +110,11 @@ def create(parent: Node, kind: str, uuid: str) -> None:
     _wait(parent.host / DEVICES / uuid, True, f'{uuid} on {parent.name}')
 
 
+def exists(sysfs: Sysfs, uuid: str) -> bool:
+    """Is there such a device?"""
+    return (sysfs / DEVICES / uuid).exists()
+
+
 def remove(sysfs: Sysfs, uuid: str) -> None:
     """Remove a device, if it is there, and forget what is stored of it for the next boot."""
     device = sysfs / DEVICES / uuid

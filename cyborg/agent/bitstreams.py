@@ -49,6 +49,7 @@ class Bitstreams:
                 f'Host {self._hostname} cannot ask Glance: set [glance] auth_type there.')
         with self._fetched(self._glance, programming) as image:
             guard.program(
+                programming.device_key,
                 programming.deployable_name.removeprefix(f'{self._hostname}_'), image)
 
     @contextlib.contextmanager

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drivers at arm's length: one that raises or hangs hurts nobody but its own devices."""
 
+import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,35 +15,36 @@ from cyborg.accelerator.driver import Driver
 
 LOG = log.getLogger(__name__)
 
-#: threads that a driver may leave behind before it is no longer called
-MOST_HANGING = 16
+ALL = ''  #: in the place of a card: all that a driver has
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A call into a driver, in a thread that may be left behind."""
+
+    what: str
+    thread: threading.Thread
 
 
 class Guard:
-    """A driver whose calls end in time: with a result, or with DriverFailed."""
+    """A driver whose calls end in time: with a result, or with DriverFailed.
+
+    A call that did not end in time goes on, and may still have its effect: until it ends no
+    other is begun on the same card. So what it does late is undone by a later call, and no card
+    ever has more than one thread that hangs.
+    """
 
     def __init__(self, driver: Driver, timeout: float) -> None:
         self.name = driver.name
         self._driver = driver
         self._timeout = timeout
-        self._looking = threading.Lock()
-        self._hanging: list[threading.Thread] = []
-        #: deployables into which an image is being loaded -> whether that was given up
-        self._loading: dict[str, bool] = {}
-        self._lock = threading.Lock()
+        #: by card, or ALL for a look at all of them, the last call that did not end in time
+        self._overdue: dict[str, Call] = {}
 
     def discover(self) -> list[objects.Device]:
-        """What the driver sees. While an earlier look hangs no other is begun."""
-        if not self._looking.acquire(blocking=False):
-            raise errors.DriverFailed(name=self.name, why='an earlier look still hangs.')
-
-        def look() -> list[objects.Device]:
-            try:
-                return [self._judged(self._grouped(device))
-                        for device in self._driver.discover()]
-            finally:
-                self._looking.release()
-        return self._call('discover', look)
+        """What the driver sees."""
+        return self._call(ALL, 'looking', lambda: [
+            self._judged(self._grouped(device)) for device in self._driver.discover()])
 
     def _grouped(self, device: objects.Device) -> objects.Device:
         """Name the functions that share an IOMMU group with what goes to guests, whatever driver
@@ -55,11 +57,11 @@ class Guard:
         return device
 
     def _judged(self, device: objects.Device) -> objects.Device:
-        """A card that a driver may still be programming is not to be given out, nor one that
-        Placement has no words for."""
+        """A card on which a call hangs is not to be given out, nor one that Placement has no
+        words for."""
+        if not device.fault and (hanging := self._hanging(device.key)):
+            device.fault = f'{hanging.what.capitalize()} hangs.'
         for part in device.deployables:
-            if self._loading.get(part.name) and not device.fault:
-                device.fault = f'Programming {part.name} hangs.'
             try:
                 _spell(part)
             except traits.NotAName as error:
@@ -69,42 +71,34 @@ class Guard:
 
     def attach(self, work: objects.Work) -> None:
         """Prepare a handle."""
-        self._call('attach', lambda: self._driver.attach(work.handle, work))
+        self._call(work.device_key, f'preparing {work.handle.key}',
+                   lambda: self._driver.attach(work.handle, work))
 
     def detach(self, work: objects.Work) -> None:
         """Have a handle back as it was."""
         def undo() -> None:
             self._driver.detach(work.handle)
             self._driver.clean(work.handle)
-        self._call('detach', undo)
+        self._call(work.device_key, f'cleaning {work.handle.key}', undo)
 
-    def program(self, deployable: str, image: Path) -> None:
-        """Load an image. While an earlier one hangs no other is begun."""
-        if deployable in self._loading:
-            raise errors.DriverFailed(
-                name=self.name, why=f'an earlier programming of {deployable} still hangs.')
+    def lost(self, works: Sequence[objects.Work]) -> list[objects.Work]:
+        """Those whose handles are no longer as ``attach`` left them."""
+        return self._call(ALL, 'looking', lambda: [
+            work for work in works if not self._driver.is_attached(work.handle)])
 
-        def load() -> None:
-            self._loading[deployable] = False
-            try:
-                self._driver.program(deployable, image)
-            finally:
-                with self._lock:
-                    del self._loading[deployable]
-        try:
-            self._call('program', load)
-        except errors.DriverFailed:
-            with self._lock:  # it may end at this very moment
-                if deployable in self._loading:
-                    self._loading[deployable] = True
-            raise
+    def program(self, card: str, deployable: str, image: Path) -> None:
+        """Load an image."""
+        self._call(card, f'programming {deployable}',
+                   lambda: self._driver.program(deployable, image))
 
-    def _call(self, verb: str, function: Callable[[], Any]) -> Any:
+    def _hanging(self, card: str) -> Call | None:
+        call = self._overdue.get(card)
+        return call if call and call.thread.is_alive() else None
+
+    def _call(self, card: str, what: str, function: Callable[[], Any]) -> Any:
         """Run in a thread that is left behind if it does not come back."""
-        self._hanging = [thread for thread in self._hanging if thread.is_alive()]
-        if len(self._hanging) >= MOST_HANGING:
-            raise errors.DriverFailed(
-                name=self.name, why=f'{len(self._hanging)} earlier calls of it still hang.')
+        if hanging := self._hanging(card):
+            raise errors.DriverFailed(name=self.name, why=f'{hanging.what} still hangs.')
         outcome: dict[str, Any] = {}
 
         def run() -> None:
@@ -112,20 +106,20 @@ class Guard:
                 outcome['result'] = function()
             except Exception as error:
                 outcome['error'] = error
-        thread = threading.Thread(target=run, name=f'{self.name}-{verb}', daemon=True)
+        thread = threading.Thread(target=run, name=f'{self.name}: {what}', daemon=True)
         thread.start()
         thread.join(self._timeout)
         if thread.is_alive():
-            self._hanging.append(thread)
+            self._overdue[card] = Call(what, thread)
             raise errors.DriverFailed(
-                name=self.name, why=f'{verb} did not end within {self._timeout} seconds.')
+                name=self.name, why=f'{what} did not end within {self._timeout} seconds.')
         error = outcome.get('error')
         if error is None:
             return outcome['result']
         if isinstance(error, errors.CyborgError):
             raise error
-        LOG.error('Driver %s failed to %s.', self.name, verb, exc_info=error)
-        raise errors.DriverFailed(name=self.name, why=f'{verb}: {error!r}') from error
+        LOG.error('%s failed in driver %s.', what.capitalize(), self.name, exc_info=error)
+        raise errors.DriverFailed(name=self.name, why=f'{what}: {error!r}') from error
 
 
 def _spell(part: objects.Deployable) -> None:

@@ -130,15 +130,7 @@ class Inventory:
         asker = context.internal(cause)
         asker.update_store()  # Placement's client looks for it there
         try:
-            was_idle, prepared = self._attacher.is_idle, self._attacher.prepared
-            is_loading = not self._programmer.is_idle
-            found, states = drivers.discover(self._guards)
-            if is_loading:  # what was seen may be from before or after
-                for deployable in (part for device in found for part in device.deployables):
-                    deployable.content = {}
-            mdevs = sorted(node.name for node in (self._sysfs / mdev.DEVICES).children())
-            is_still = was_idle and self._attacher.is_idle
-            report = self._report(found, states, mdevs if is_still else None, prepared)
+            report = self._look()
             if report.digest == self._digest and not must_report:
                 self._conductor.heartbeat(asker, self._hostname, report.digest)
             else:
@@ -150,6 +142,23 @@ class Inventory:
             self._cause = self._cause or cause
             raise
         self._publish()
+
+    def _look(self) -> objects.Report:
+        """See what there is, and what is left of what was prepared."""
+        done, prepared = self._attacher.count, self._attacher.prepared
+        is_loading = not self._programmer.is_idle
+        found, states = drivers.discover(self._guards)
+        if is_loading:  # what was seen may be from before or after
+            for deployable in (part for device in found for part in device.deployables):
+                deployable.content = {}
+        mdevs = sorted(node.name for node in (self._sysfs / mdev.DEVICES).children())
+        lost = self._attacher.lost([
+            state.name for state in states if state.status == objects.DriverStatus.OK])
+        in_flux = self._attacher.in_flux(done)
+        return self._report(found, states, done, prepared=prepared, mdevs=mdevs,
+                            in_flux=sorted(in_flux), lost={
+                                handle: turn for handle, turn in lost.items()
+                                if prepared.get(handle) == turn and handle not in in_flux})
 
     def _tell(self, asker: context.RequestContext, report: objects.Report) -> None:
         programmed = self._programmer.count
@@ -219,17 +228,17 @@ class Inventory:
         self._compared_at = time.monotonic()
         return self._digest is not None
 
-    def _report(self, found: list[objects.Device], states: list[objects.Driver],
-                mdevs: list[str] | None, prepared: dict[str, int]) -> objects.Report:
+    def _report(self, found: list[objects.Device], states: list[objects.Driver], done: int,
+                prepared: dict[str, int], **handles: object) -> objects.Report:
         for device in found:
             self._localise(device)
         picture = {
-            'devices': found, 'drivers': states, 'mdevs': mdevs,
+            'devices': found, 'drivers': states, **handles,
             'conflicts': self._conflicts, 'adopted': self._adopted,
             'is_ready': self.is_ready.is_set()}
         # What we did ourselves may have been undone by others: equal pictures before and after
         # are not the same news.
-        digest = _digest(picture | {'done': self._attacher.count})
+        digest = _digest(picture | {'done': done})
         return objects.Report(
             hostname=self._hostname, digest=digest, is_first=self._digest is None,
             prepared=prepared, **picture)

@@ -9,8 +9,9 @@ import oslo_messaging as messaging
 from oslo_log import log
 
 from cyborg import context, errors, objects
-from cyborg.agent.attach import TRIES, Pool
+from cyborg.agent.attach import TRIES
 from cyborg.agent.bitstreams import Bitstreams
+from cyborg.agent.pool import Pool
 from cyborg.conductor.rpcapi import ConductorAPI
 
 LOG = log.getLogger(__name__)
@@ -26,7 +27,6 @@ class Programmer:
         self._conductor = conductor
         self._pool = pool
         self._lock = threading.Lock()
-        self._card_locks: dict[str, threading.Lock] = {}
         self._queued: set[tuple[str, int]] = set()
         #: those of the queued that have not ended, whether told or not
         self._loading: set[tuple[str, int]] = set()
@@ -34,10 +34,6 @@ class Programmer:
         self.count = 0
         #: by deployable, the count when something last ended there
         self._ended: dict[str, int] = {}
-
-    def stop(self) -> None:
-        """Finish what is under way; the rest is in the conductor's rows."""
-        self._pool.stop()
 
     @property
     def is_idle(self) -> bool:
@@ -57,15 +53,11 @@ class Programmer:
                     continue
                 self._queued.add(_identity(each))
                 self._loading.add(_identity(each))
-            self._pool.submit(0.0, self._run, each)
+            self._pool.submit((self._hostname, each.device_key), 0.0, self._run, each)
 
     def _run(self, programming: objects.Programming) -> None:
         try:
-            with self._lock:
-                card_lock = self._card_locks.setdefault(
-                    programming.device_key, threading.Lock())
-            with card_lock:
-                outcome = self._perform(programming)
+            outcome = self._perform(programming)
             with self._lock:
                 self._loading.discard(_identity(programming))
             self._tell(outcome)

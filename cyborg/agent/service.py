@@ -11,10 +11,11 @@ from cyborg import rpc
 from cyborg.accelerator import driver
 from cyborg.accelerator.sysfs import Sysfs
 from cyborg.agent import endpoints, hotplug
-from cyborg.agent.attach import Attacher, Threads
+from cyborg.agent.attach import Attacher
 from cyborg.agent.bitstreams import Bitstreams
 from cyborg.agent.drivers import Guard
 from cyborg.agent.inventory import Inventory
+from cyborg.agent.pool import Threads
 from cyborg.agent.programming import Programmer
 from cyborg.clients.glance import Glance
 from cyborg.clients.placement import Placement
@@ -40,10 +41,10 @@ class Agent:
                   for each in driver.load(names, conf, sysfs)]
         conductor = ConductorAPI(transport)
         self.hostname = hostname
-        self.attacher = Attacher(conf, hostname, guards, conductor)
+        self._pool = Threads(conf.agent.work_threads)
+        self.attacher = Attacher(hostname, guards, conductor, self._pool)
         self.programmer = Programmer(
-            hostname, Bitstreams(conf, hostname, guards, glance), conductor,
-            Threads(conf.agent.work_threads))
+            hostname, Bitstreams(conf, hostname, guards, glance), conductor, self._pool)
         self.inventory = Inventory(conf, hostname, guards, conductor, placement, self.attacher,
                                    self.programmer, sysfs)
         self._monitor = make_monitor(self._hear)
@@ -62,10 +63,9 @@ class Agent:
         self.inventory.start()
 
     def stop(self) -> None:
-        """Take no new work, finish what is under way."""
+        """Take no new work, finish what is under way; the rest is in the conductor's rows."""
         self._monitor.stop()
         self._server.stop()
         self._server.wait()
         self.inventory.stop()
-        self.attacher.stop()
-        self.programmer.stop()
+        self._pool.stop()

@@ -40,8 +40,7 @@ class Hosts(Endpoint):
                                   Handle.is_missing.is_(False))
             if lost := inventory.gone(devices) - set(gone):
                 binding.lose(ledger, lost)
-            if report.mdevs is not None:
-                binding.compare(ledger, report)
+            binding.compare(ledger, report)
             return objects.Plan(
                 providers=inventory.providers(devices),
                 pending=attach_handles.pending(ledger.session, report.hostname),

@@ -29,8 +29,8 @@ OPTS = [
     cfg.IntOpt('driver_timeout', default=60, min=1,
                help='Seconds after which a call into a driver counts as hung.'),
     cfg.IntOpt('work_threads', default=8, min=1,
-               help='How many devices are prepared or cleaned at a time, and how many '
-                    'programmed.'),
+               help='How many devices are prepared, cleaned or programmed at a time. On one '
+                    'device one thing is done after another.'),
     cfg.IntOpt('max_bitstream_size', default=1024, min=1,
                help='The most MiB that an image may have which is loaded into a device.'),
     cfg.StrOpt('sysfs_root', default='/sys', help='Where sysfs is mounted.'),

@@ -35,7 +35,8 @@ class Report(base.CyborgObject):
     # 1.0: first version
     # 1.1: after
     # 1.2: adopted
-    VERSION = '1.2'
+    # 1.3: in_flux, lost
+    VERSION = '1.3'
     fields = {
         'hostname': fields.StringField(),
         #: grows with every report, over restarts too
@@ -52,10 +53,14 @@ class Report(base.CyborgObject):
         #: those that failed have said nothing, so their devices stay as they are
         'drivers': fields.ListOfObjectsField('Driver'),
         'devices': fields.ListOfObjectsField('Device'),
-        #: mediated devices that exist, whoever made them; None when one may be in the making
+        #: mediated devices that exist, whoever made them
         'mdevs': fields.ListOfStringsField(nullable=True, default=None),
-        #: what the agent had prepared when it looked for them: handle -> turn
+        #: what the agent had prepared when it looked: handle -> turn
         'prepared': fields.DictOfIntegersField(default={}),
+        #: handles that the agent worked on while it looked: what was seen of them may be over
+        'in_flux': fields.ListOfStringsField(default=[]),
+        #: what it had prepared and is no longer there: handle -> turn
+        'lost': fields.DictOfIntegersField(default={}),
         #: devices that somebody else claims in Placement: provider name -> owner
         'conflicts': fields.DictOfStringsField(default={}),
         #: providers that Placement has under another uuid than the one that derives from their

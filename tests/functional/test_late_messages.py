@@ -60,7 +60,7 @@ def test_an_order_to_clean_that_comes_late_leaves_the_next_guest_alone(gpus, tol
     [bound] = [each for each in gpus.arqs() if each['state'] == 'Bound']
     assert bound['attach_handle_uuid'] == late.handle.uuid
     gpus.agent().attacher.do([late])
-    eventually(lambda: gpus.agent().attacher.is_idle)
+    eventually(lambda: not gpus.agent().attacher._queued)
     assert gpus.gpu.mdevs() == {bound['attach_handle_uuid']}
 
 
@@ -109,7 +109,8 @@ def test_a_picture_from_before_a_bind_does_not_undo_it(gpus, monkeypatch):
         gate.set()
         eventually(lambda: len(reports) > 1)
     # then it stays bound, and Nova hears of it once
-    eventually(lambda: not agent.inventory._awake.is_set() and agent.attacher.is_idle)
+    eventually(lambda: not agent.inventory._awake.is_set()
+               and not agent.attacher._queued)
     steps = gpus.get(f'/accelerator_requests/{arq["uuid"]}/history')['history']
     assert [step['to_state'] for step in steps] == ['Initial', 'BindStarted', 'Bound']
     assert len(gpus.nova.wait_for_events(1)) == 1

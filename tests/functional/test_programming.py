@@ -313,7 +313,7 @@ class TestHanging:
             patch.setattr(guard, '_timeout', 1)
             answer = ask(cloud, cloud.glance.add(gbs()))
         assert answer.status_code == 409
-        assert 'program did not end within 1 seconds' in answer.text
+        assert 'did not end within 1 seconds' in answer.text
         [device] = cloud.get('/devices')['devices']
         eventually(lambda: 'hangs' in (
             cloud.get(f'/devices/{device["uuid"]}')['fault'] or ''))

@@ -87,6 +87,12 @@ class NvidiaGpuDriver(pci.Driver):
         elif kind:
             nvidia_vfio.create(self.function(handle), kind, handle.info.get('gpu_instance_id'))
 
+    def is_attached(self, handle: objects.AttachHandle) -> bool:
+        if handle.type == objects.HandleType.MDEV:
+            return mdev.exists(self.sysfs, handle.uuid)
+        kind: str | None = handle.info.get('asked_type')
+        return kind is None or nvidia_vfio.holds(self.function(handle)) in (None, kind)
+
     def detach(self, handle: objects.AttachHandle) -> None:
         kind = handle.info.get('asked_type')
         if handle.type == objects.HandleType.MDEV:

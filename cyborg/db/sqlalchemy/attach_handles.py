@@ -127,6 +127,12 @@ def is_about(outcome: objects.Outcome, handle: Handle | None) -> bool:
         outcome.handle_uuid, outcome.turn)
 
 
+def known_to_host(report: objects.Report) -> set[str]:
+    """Handles that the host had prepared, or worked on, when it looked: what it saw there was
+    its own, though they may have been cleaned since."""
+    return {*report.given('in_flux', []), *report.prepared}
+
+
 def gone(session: orm.Session, hostname: str) -> list[int]:
     """What a host no longer has of all that it prepared for requests, by row."""
     return list(session.scalars(

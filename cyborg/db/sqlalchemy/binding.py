@@ -256,24 +256,28 @@ def _prepare_again(ledger: Ledger, rows: Sequence[Arq]) -> None:
 
 
 def compare(ledger: Ledger, report: objects.Report) -> None:
-    """A host tells which mediated devices it has, at a moment when none is in the making.
+    """Have the host prepare again what it lost, and remove what nobody asked for.
 
-    One that a request should have, and that went with its card or by somebody's hand, is made
-    again; what was made after the host looked is not missed. One that is left of a request that
-    is gone is removed. Those that are not ours are none of our business.
+    A handle that a request should have, and that went with its card or was undone by
+    somebody, is prepared again. A mediated device that is left of a request that is gone is
+    removed. Those that are not ours are left alone, and so are those that were ours, or that
+    the host worked on, when it looked: they may have been cleaned since.
     """
     here = sa.and_(
-        Handle.type == objects.HandleType.MDEV, Handle.is_missing.is_(False),
+        Handle.is_missing.is_(False),
         Handle.deployable_id.in_(
             sa.select(models.Deployable.id).join(models.Deployable.device)
             .where(models.Device.hostname == report.hostname)))
-    missed = [(handle, turn) for handle, turn in report.prepared.items()
-              if handle not in report.mdevs]
-    lost = arqs.locked(ledger.session, IS_PREPARED, Arq.id.in_(
-        sa.select(Handle.arq_id).where(
-            here, sa.tuple_(Handle.uuid, Handle.turn).in_(missed)))) if missed else []
-    _prepare_again(ledger, lost)
-    ledger.session.execute(
-        sa.update(Handle).where(here, attach_handles.IS_FREE, Handle.uuid.in_(report.mdevs))
-        .values(cleanup_since=models.now()),
-        execution_options={'synchronize_session': False})
+    lost = list(report.given('lost', {}).items())
+    if lost:
+        _prepare_again(ledger, arqs.locked(ledger.session, IS_PREPARED, Arq.id.in_(
+            sa.select(Handle.arq_id).where(
+                here, sa.tuple_(Handle.uuid, Handle.turn).in_(lost)))))
+    leftover = set(report.mdevs or ()) - attach_handles.known_to_host(report)
+    if leftover:
+        ledger.session.execute(
+            sa.update(Handle).where(here, attach_handles.IS_FREE,
+                                    Handle.type == objects.HandleType.MDEV,
+                                    Handle.uuid.in_(leftover))
+            .values(cleanup_since=models.now()),
+            execution_options={'synchronize_session': False})

@@ -15,7 +15,7 @@ from oslo_log import log
 from sqlalchemy import orm
 
 from cyborg import objects
-from cyborg.db.sqlalchemy import attributes, groups, models, notices
+from cyborg.db.sqlalchemy import attach_handles, attributes, groups, models, notices
 from cyborg.db.sqlalchemy.ledger import Ledger
 
 LOG = log.getLogger(__name__)
@@ -67,6 +67,7 @@ def reconcile(ledger: Ledger, report: objects.Report, *, is_apart: bool = False)
         with _apart(session, rows, key) if is_apart else contextlib.nullcontext():
             _withdraw(session, rows, key)
     session.flush()  # before anything new comes in the place of what went
+    _forget_occupants(report, rows.values())
     iommu_groups = groups.Groups(report, rows.values())
     lock(iommu_groups.handles)
     taken = {part.name for row in rows.values() for part in row.deployables}
@@ -307,6 +308,18 @@ def _rp_uuid(row: Deployable, deployable: objects.Deployable, report: objects.Re
     if report.given('adopted') is None:
         return deployable.rp_uuid
     return report.adopted.get(row.name) or row.rp_uuid or deployable.rp_uuid
+
+
+def _forget_occupants(report: objects.Report, rows: Iterable[Device]) -> None:
+    """Drop from a report what the host saw at handles that were its own when it looked: such a
+    handle may have been cleaned since, and is not somebody else's."""
+    known = attach_handles.known_to_host(report)
+    ours = {(part.name, handle.key) for row in rows for part in row.deployables
+            for handle in part.attach_handles if handle.uuid in known}
+    for part in (part for device in report.devices for part in device.deployables):
+        for handle in part.attach_handles:
+            if (part.name, handle.key) in ours:
+                handle.occupant = None
 
 
 def _is_taken(handle: Handle, occupant: str | None) -> bool:

@@ -2,7 +2,7 @@
 """One host of a fleet: a real agent's parts without its thread, its driver and Placement."""
 
 import uuid
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from oslo_config import cfg
@@ -10,8 +10,9 @@ from oslo_config import cfg
 from cyborg import context, objects
 from cyborg.accelerator.sysfs import Sysfs
 from cyborg.agent import inventory
-from cyborg.agent.attach import Attacher, Pool
+from cyborg.agent.attach import Attacher
 from cyborg.agent.bitstreams import Bitstreams
+from cyborg.agent.pool import Pool
 from cyborg.agent.programming import Programmer
 from cyborg.clients.placement import Published
 from cyborg.conductor.rpcapi import ConductorAPI
@@ -39,6 +40,10 @@ class Cards:
     def detach(self, work: objects.Work) -> None:
         """Done at once."""
 
+    def lost(self, works: Sequence[objects.Work]) -> list[objects.Work]:
+        """Nobody undoes what was done."""
+        return []
+
 
 class NoPlacement:
     """Everything is published as it should be: conductors are what a fleet is for."""
@@ -60,7 +65,7 @@ class Host(inventory.Inventory):
         self.name = name
         self.cards = Cards(cards)
         guards: list[Any] = [self.cards]
-        self.attacher = Attacher(conf, name, guards, conductor, pool)
+        self.attacher = Attacher(name, guards, conductor, pool)
         programmer = Programmer(name, Bitstreams(conf, name, guards, None), conductor, pool)
         super().__init__(conf, name, guards, conductor, NoPlacement(), self.attacher, programmer,
                          sysfs)
@@ -90,7 +95,8 @@ class Host(inventory.Inventory):
         """Be as if all had been reported and published long ago; answers the digest of that."""
         self.is_ready.set()
         states = [objects.Driver(name=DRIVER, status=objects.DriverStatus.OK)]
-        self._digest = self._report(self._localisable(), states, [], {}).digest
+        self._digest = self._report(
+            self._localisable(), states, 0, {}, mdevs=[], in_flux=[], lost={}).digest
         self._awake.clear()
         return self._digest
 

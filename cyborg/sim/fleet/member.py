@@ -20,7 +20,7 @@ from oslo_config import cfg
 
 from cyborg import context, errors, rpc
 from cyborg.accelerator.sysfs import Sysfs
-from cyborg.agent.attach import Threads
+from cyborg.agent.pool import Threads
 from cyborg.cmd import startup
 from cyborg.conductor.rpcapi import ConductorAPI
 from cyborg.sim.fleet import churn

@@ -90,18 +90,38 @@ def test_a_driver_that_comes_back_is_asked_again():
     assert [each.key for each in guarded.discover()] == ['late']
 
 
-def test_a_driver_that_hangs_too_often_is_not_called_any_more(monkeypatch):
-    monkeypatch.setattr(drivers, 'MOST_HANGING', 2)
+def order(card, kind='attach'):
+    return objects.Work(kind=kind, driver_name='hanging', device_key=card, deployable_name='n',
+                        handle=objects.AttachHandle(uuid=HANDLE, key='k', type='PCI', info={}))
+
+
+def test_while_a_call_hangs_on_a_card_no_other_is_begun_there():
     hanging = Hanging()
     guarded = guard(hanging)
-    work = objects.Work(kind='attach', driver_name='hanging', device_key='d',
-                        deployable_name='n', handle=objects.AttachHandle(
-                            key='k', type='PCI', info={}))
-    for _ in range(4):
-        with pytest.raises(errors.DriverFailed):
-            guarded.attach(work)
-    eventually(lambda: hanging.begun == 2)
+    for _ in range(20):
+        with pytest.raises(errors.DriverFailed, match='preparing k'):
+            guarded.attach(order('a'))
+    with pytest.raises(errors.DriverFailed, match='preparing k still hangs'):
+        guarded.detach(order('a', 'detach'))
+    eventually(lambda: hanging.begun)
+    assert hanging.begun == 1
+    guarded._timeout = 60
+    guarded.detach(order('b', 'detach'))
     hanging.gate.set()
+    eventually(lambda: not guarded._hanging('a'))
+    guarded.detach(order('a', 'detach'))
+
+
+def test_a_card_on_which_a_call_hangs_is_shown_with_a_fault():
+    hanging = Hanging()
+    guarded = guard(hanging)
+    with pytest.raises(errors.DriverFailed):
+        guarded.attach(order('late'))
+    guarded._timeout, hanging.discover = 60, lambda: [device('late'), device('other')]
+    assert [each.given('fault') for each in guarded.discover()] == ['Preparing k hangs.', None]
+    hanging.gate.set()
+    eventually(lambda: not guarded._hanging('late'))
+    assert [each.given('fault') for each in guarded.discover()] == [None, None]
 
 
 def test_a_device_that_two_drivers_know_belongs_to_the_first():
@@ -126,7 +146,7 @@ class Noting(Healthy):
 
 def work():
     handle = objects.AttachHandle(uuid=HANDLE, key='k', type='PCI', info={})
-    return objects.Work(kind='detach', handle=handle, driver_name='noting')
+    return objects.Work(kind='detach', handle=handle, driver_name='noting', device_key='d')
 
 
 def test_what_was_detached_is_cleaned():
@@ -140,36 +160,6 @@ def test_what_could_not_be_detached_is_not_cleaned():
     with pytest.raises(errors.DriverFailed):
         guard(driver, timeout=60).detach(work())
     assert driver.called == [('detach', HANDLE)]
-
-
-class Loading(Healthy):
-    name = 'loading'
-
-    def __init__(self):
-        self.gate = threading.Event()
-
-    def program(self, deployable, image):
-        self.gate.wait(60)
-
-
-def test_a_programming_that_ends_as_it_is_given_up_leaves_nothing_behind():
-    driver = Loading()
-    guarded = guard(driver)
-
-    class EndsMeanwhile(dict):
-        def __contains__(self, name):
-            found = super().__contains__(name)
-            if found:
-                driver.gate.set()
-                for thread in guarded._hanging:
-                    thread.join(0.2)
-            return found
-    guarded._loading = EndsMeanwhile()
-    with pytest.raises(errors.DriverFailed, match='did not end within'):
-        guarded.program('region0', None)
-    eventually(lambda: not guarded._loading)
-    guarded._timeout = 60
-    guarded.program('region0', None)
 
 
 class Foreign(Driver):

@@ -29,7 +29,7 @@ FINGERPRINTS = {
     'Programmed': '1.0-f8c6c04bd3e9507805685190fd9e5024',
     'Programming': '1.0-cd23aa5b10860dece876b4a939a319c7',
     'Provider': '1.0-bb052c05bbc37c0cbfba7521db04c92f',
-    'Report': '1.2-c59866bdbe595ad9cc18cd9a66682878',
+    'Report': '1.3-465c65028344ea6ce58b32e383319d10',
     'Transition': '1.0-aff5758f2a1b7fc1477fa86d712ef690',
     'Work': '1.0-ea3d9871fff6239bf9dfc3d57d4441fc',
 }
