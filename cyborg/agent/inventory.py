@@ -28,6 +28,7 @@ NAMESPACE = uuid.UUID('6f1b3c1e-9d0a-5e0b-8a3a-3f6c2b6f7c11')
 #: two sequences of reports differ by this at least, so that the turns of a handle, which count
 #: from the sequence of a report, never reach the next one
 STEP = 1_000_000
+NOTHING_REPORTED = 'none'  #: in the place of a digest; equals none
 #: the longest a burst of events can put off a look, in units of [agent] settle_time
 MOST_SETTLING = 20
 
@@ -88,6 +89,11 @@ class Inventory:
         self._cause = cause or self._cause
         self._awake.set()
 
+    def beat(self) -> None:
+        """Say that the host is as it was last reported. May be called from any thread."""
+        self._conductor.heartbeat(
+            context.internal(), self._hostname, self._digest or NOTHING_REPORTED)
+
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._awake.clear()
@@ -131,12 +137,10 @@ class Inventory:
         asker.update_store()  # Placement's client looks for it there
         try:
             report = self._look()
-            if report.digest == self._digest and not must_report:
-                self._conductor.heartbeat(asker, self._hostname, report.digest)
-            else:
+            if report.digest != self._digest or must_report:
                 self._tell(asker, report)
-                if must_report:  # somebody doubts what we published
-                    self._placement.forget()
+            if must_report:  # somebody doubts what we published
+                self._placement.forget()
         except Exception:
             self._must_report = must_report or self._must_report
             self._cause = self._cause or cause

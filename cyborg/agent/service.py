@@ -14,6 +14,7 @@ from cyborg.agent import endpoints, hotplug
 from cyborg.agent.attach import Attacher
 from cyborg.agent.bitstreams import Bitstreams
 from cyborg.agent.drivers import Guard
+from cyborg.agent.heartbeat import Heartbeat
 from cyborg.agent.inventory import Inventory
 from cyborg.agent.pool import Threads
 from cyborg.agent.programming import Programmer
@@ -47,6 +48,8 @@ class Agent:
             hostname, Bitstreams(conf, hostname, guards, glance), conductor, self._pool)
         self.inventory = Inventory(conf, hostname, guards, conductor, placement, self.attacher,
                                    self.programmer, sysfs)
+        self._heartbeat = Heartbeat(
+            f'heartbeat-{hostname}', conf.agent.resync_interval, self.inventory.beat)
         self._monitor = make_monitor(self._hear)
         self._server = rpc.Server(transport, rpc.AGENT, hostname, [
             endpoints.Conducted(self.inventory, self.attacher),
@@ -61,11 +64,13 @@ class Agent:
         self._server.start()
         self._monitor.start()
         self.inventory.start()
+        self._heartbeat.start()
 
     def stop(self) -> None:
         """Take no new work, finish what is under way; the rest is in the conductor's rows."""
         self._monitor.stop()
         self._server.stop()
         self._server.wait()
+        self._heartbeat.stop()
         self.inventory.stop()
         self._pool.stop()

@@ -15,8 +15,8 @@ OPTS = [
              'libvirt calls this host, which is its fully qualified name if it has one.'),
     cfg.IntOpt(
         'resync_interval', default=60, min=1,
-        help='Seconds between two full looks at the host when no udev event wakes the agent. '
-             'Each is also a heartbeat.'),
+        help='Seconds between two full looks at the host when no udev event wakes the agent, '
+             'and between two heartbeats, which wait for nothing.'),
     cfg.IntOpt(
         'placement_interval', default=600, min=0,
         help='Seconds after which the resource providers in Placement are looked at although '

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What one card, clean-up or call in trouble does to the rest of its host: nothing."""
 
+import datetime
 import threading
 import uuid
 
@@ -129,6 +130,58 @@ def test_a_card_is_served_while_another_one_does_not_answer(gpus, monkeypatch):
     assert len(begun) == 1
     gate.set()
     eventually(lambda: {arq['state'] for arq in gpus.arqs()} == {'Bound'})
+
+
+# -- a host that waits -----------------------------------------------------------------------
+
+
+def silence(cloud, **more):
+    """As if nothing had been heard of the host for a day."""
+    with cloud.standalone.db.writer() as session:
+        session.execute(sa.update(models.Agent).values(
+            last_heartbeat=models.now() - datetime.timedelta(days=1), **more))
+
+
+def assert_is_heard_of(cloud):
+    silence(cloud)
+    eventually(lambda: cloud.get('/agents/compute1')['alive'])
+    silence(cloud, digest='what an operator changed')
+    eventually(lambda: cloud.get('/agents/compute1')['alive'])
+
+
+def test_a_host_is_heard_of_while_placement_does_not_answer(gpus, monkeypatch):
+    session, gate, begun = gpus.standalone.placement.session.session, threading.Event(), []
+    send = session.send
+
+    def hang(*arguments, **options):
+        begun.append(arguments)
+        gate.wait(PATIENCE)
+        return send(*arguments, **options)
+    gpus.rest()
+    with monkeypatch.context() as patch:
+        patch.setattr(session, 'send', hang)
+        gpus.agent().inventory.wake(must_report=True)
+        eventually(lambda: begun)
+        assert_is_heard_of(gpus)
+        gate.set()
+
+
+@pytest.mark.parametrize('gpus', ['driver_timeout = 600\n'], indirect=True)
+def test_a_host_is_heard_of_while_a_driver_does_not_answer(gpus, monkeypatch):
+    [guard] = gpus.agent().attacher._guards.values()
+    discover, gate, begun = guard._driver.discover, threading.Event(), []
+
+    def hang():
+        begun.append(True)
+        gate.wait(PATIENCE)
+        return discover()
+    gpus.rest()
+    with monkeypatch.context() as patch:
+        patch.setattr(guard._driver, 'discover', hang)
+        gpus.agent().inventory.wake(must_report=True)
+        eventually(lambda: begun)
+        assert_is_heard_of(gpus)
+        gate.set()
 
 
 # -- vGPUs by vendor-specific VFIO -----------------------------------------------------------

@@ -17,10 +17,12 @@ NO_DIGEST = ''  #: equals none, so that the next heartbeat asks for a report
 
 def beat(session: orm.Session, hostname: str, digest: str) -> bool:
     """Note that the agent lives; False if what it last reported is not what we have."""
-    known = session.execute(
-        sa.update(Agent).where(Agent.hostname == hostname, Agent.digest == digest)
-        .values(last_heartbeat=models.now()))
-    return bool(known.rowcount)
+    lives = sa.update(Agent).where(Agent.hostname == hostname).values(
+        last_heartbeat=models.now())
+    if session.execute(lives.where(Agent.digest == digest)).rowcount:
+        return True
+    session.execute(lives)
+    return False
 
 
 def accept(session: orm.Session, report: objects.Report) -> None:

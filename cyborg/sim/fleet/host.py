@@ -7,7 +7,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from cyborg import context, objects
+from cyborg import objects
 from cyborg.accelerator.sysfs import Sysfs
 from cyborg.agent import inventory
 from cyborg.agent.attach import Attacher
@@ -86,10 +86,6 @@ class Host(inventory.Inventory):
         except Exception:
             self._awake.set()
             raise
-
-    def beat(self) -> None:
-        """The round of a host on which nothing happened: what ``sync`` would find out."""
-        self._conductor.heartbeat(context.internal(), self.name, self._digest)
 
     def agree(self) -> str:
         """Be as if all had been reported and published long ago; answers the digest of that."""
