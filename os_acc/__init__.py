@@ -122,13 +122,8 @@ def plug(
     selected = arguments.providers(selected_rp)
     specs = arguments.extra_specs(flavor_extra_specs)
     agent, timeout = _initialized()
-    attachments = agent.call(
-        'plug',
-        timeout,
-        PlugFailed,
-        instance_info=instance,
-        selected_rp=selected,
-        flavor_extra_specs=specs,
+    attachments = agent.plug(
+        timeout, instance_info=instance, selected_rp=selected, flavor_extra_specs=specs
     )
     LOG.info('%d accelerators for instance %s', len(attachments), _label(instance))
     return cast(list[Attachment], attachments)

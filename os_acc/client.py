@@ -4,6 +4,7 @@
 Version history of the ``os_acc`` namespace:
 
 * 1.0: is_ready, plug, unplug
+* 1.1: ``wait`` of plug: without it the agent answers at once, None for "ask again"
 """
 
 import threading
@@ -19,12 +20,16 @@ from os_acc import errors
 TOPIC = '{exchange}-agent'
 NAMESPACE = 'os_acc'
 VERSION = '1.0'
+#: Of a plug that is asked for again until it is done.
+ASKING_VERSION = '1.1'
 
 #: Seconds for one is_ready. Short: a message to an agent that is not there yet is
 #: lost, so only the next one can reach the agent once it has come.
 PROBE_TIMEOUT = 2.0
 #: Seconds between two questions to an agent that is not ready.
 PROBE_INTERVAL = 0.2
+#: Seconds between two questions whether a plug is done: the first, and the longest.
+PLUG_INTERVALS = 0.02, 1.0
 #: Seconds that the first call waits for its answer, which nobody needs.
 GREETING_TIMEOUT = 0.5
 #: Seconds for an answer to arrive when connecting has used up the caller's time.
@@ -65,11 +70,38 @@ class Agent:
                 )
             time.sleep(min(PROBE_INTERVAL, left))
 
+    def plug(self, timeout: float, **arguments: object) -> Any:
+        """Ask until the agent has prepared everything.
+
+        The waiting is done here: in the agent it would use up the threads that receive
+        the very messages it waits for.
+        """
+        deadline, pause = time.monotonic() + timeout, PLUG_INTERVALS[0]
+        while True:
+            left = max(deadline - time.monotonic(), LEAST_TIMEOUT)
+            try:
+                plugged = self.call(
+                    'plug', left, errors.PlugFailed, ASKING_VERSION, wait=False, **arguments
+                )
+            except errors.PlugFailed as failure:
+                if failure.kind != messaging.UnsupportedVersion.__name__:
+                    raise
+                return self.call('plug', left, errors.PlugFailed, **arguments)
+            if plugged is not None:
+                return plugged
+            if time.monotonic() > deadline:
+                reason = f'It did not prepare the accelerators within {timeout:g} s.'
+                raise errors.CyborgAgentUnavailable(self.host, reason)
+            time.sleep(pause)
+            pause = min(pause * 1.5, PLUG_INTERVALS[1])
+
     def call(
         self,
         method: str,
         timeout: float,
         failure: type[errors.AgentError] = errors.AgentError,
+        version: str = VERSION,
+        /,
         **arguments: object,
     ) -> Any:
         """Ask the agent; an error that it answers becomes ``failure``."""
@@ -77,7 +109,8 @@ class Agent:
         self._connect(timeout)
         left = max(deadline - time.monotonic(), LEAST_TIMEOUT)
         try:
-            return self._rpc.prepare(timeout=left).call({}, method, **arguments)
+            prepared = self._rpc.prepare(timeout=left, version=version)
+            return prepared.call({}, method, **arguments)
         except messaging.MessagingTimeout:
             reason = f'It did not answer {method} in time.'
             raise errors.CyborgAgentUnavailable(self.host, reason) from None

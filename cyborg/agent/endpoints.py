@@ -2,7 +2,7 @@
 """What an agent answers to: the conductor's casts, and os_acc's calls from nova-compute."""
 
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 import oslo_messaging as messaging
 from oslo_config import cfg
@@ -34,7 +34,7 @@ class Conducted:
 class OsAcc:
     """os_acc's calls, in a namespace and with a version of their own: plain data both ways."""
 
-    target = messaging.Target(namespace='os_acc', version='1.0')
+    target = messaging.Target(namespace='os_acc', version='1.1')
 
     def __init__(self, conf: cfg.ConfigOpts, hostname: str, inventory: Inventory,
                  conductor: ConductorAPI) -> None:
@@ -49,16 +49,22 @@ class OsAcc:
 
     @messaging.expected_exceptions(errors.CyborgError)
     def plug(self, ctxt: Any, instance_info: dict[str, str], selected_rp: dict[str, Any],
-             flavor_extra_specs: dict[str, str]) -> list[dict[str, str]]:
-        """Create and bind; answers when the host has prepared everything."""
-        give_up = time.monotonic() + self._timeout
-        arqs = self._begun(give_up, instance_info, selected_rp, flavor_extra_specs)
-        try:
-            return [_shown(arq) for arq in self._settled(give_up, arqs)]
-        except errors.BindFailed:
-            self._conductor.unplug_instance(
-                context.internal(), self._hostname, instance_info['uuid'])
-            raise
+             flavor_extra_specs: dict[str, str],
+             wait: bool = True) -> list[dict[str, str]] | None:
+        """Create and bind; answers when the host has prepared everything.
+
+        Without ``wait``, None says that it has not yet, and that the same should be asked again.
+        Callers of version 1.0 wait here, and use up threads that receive messages.
+        """
+        give_up, pause = time.monotonic() + self._timeout, 0.02
+        while True:
+            plugged = self._plugged(instance_info, selected_rp, flavor_extra_specs)
+            if plugged is not None or not wait:
+                return plugged
+            if time.monotonic() > give_up:
+                self._give_up(instance_info, 'the host takes too long.')
+            time.sleep(pause)
+            pause = min(pause * 1.5, 1)
 
     @messaging.expected_exceptions(errors.CyborgError)
     def unplug(self, ctxt: Any, instance_info: dict[str, str]) -> int:
@@ -66,33 +72,23 @@ class OsAcc:
         return self._conductor.unplug_instance(
             context.internal(), self._hostname, instance_info['uuid'])
 
-    def _begun(self, give_up: float, *what: dict[str, Any]) -> list[objects.Arq]:
-        """Create and bind, as soon as what this host still cleans up can be had."""
-        pause = 0.02
-        while True:
-            try:
-                return self._conductor.plug_instance(
-                    context.internal(), self._hostname, *what)
-            except errors.HandleNotClean:
-                if time.monotonic() > give_up:
-                    raise
-            time.sleep(pause)
-            pause = min(pause * 1.5, 1)
+    def _plugged(self, instance: dict[str, str],
+                 *what: dict[str, Any]) -> list[dict[str, str]] | None:
+        """What the server has, once all of it is bound."""
+        try:
+            arqs = self._conductor.plug_instance(
+                context.internal(), self._hostname, instance, *what)
+        except errors.HandleNotClean:  # it can be had as soon as this host has cleaned it
+            return None
+        for arq in arqs:
+            if arq.state == objects.State.BIND_FAILED:
+                self._give_up(instance, arq.reason)
+        is_done = all(arq.state == objects.State.BOUND for arq in arqs)
+        return [_shown(arq) for arq in arqs] if is_done else None
 
-    def _settled(self, give_up: float, arqs: list[objects.Arq]) -> list[objects.Arq]:
-        """Wait until all are bound; the conductor fails them by their deadline."""
-        uuids, pause = [arq.uuid for arq in arqs], 0.02
-        while any(arq.state != objects.State.BOUND for arq in arqs):
-            failed = next((arq for arq in arqs if arq.state == objects.State.BIND_FAILED), None)
-            if failed is not None or time.monotonic() > give_up:
-                why = failed.reason if failed is not None else 'the host takes too long.'
-                raise errors.BindFailed(why=why)
-            time.sleep(pause)
-            pause = min(pause * 1.5, 1)
-            arqs = self._conductor.list_arqs(context.internal(), {'uuid': uuids}, {})
-            if len(arqs) < len(uuids):
-                raise errors.BindFailed(why='the requests were deleted meanwhile.')
-        return arqs
+    def _give_up(self, instance: dict[str, str], why: str) -> NoReturn:
+        self._conductor.unplug_instance(context.internal(), self._hostname, instance['uuid'])
+        raise errors.BindFailed(why=why)
 
 
 def _shown(arq: objects.Arq) -> dict[str, str]:

@@ -332,6 +332,9 @@ class Stubborn(Driver):
             raise errors.DriverFailed(name=self.name, why='the card is busy.')
         self._real.attach(handle, work)
 
+    def is_attached(self, handle):
+        return self._real.is_attached(handle)
+
     def detach(self, handle):
         type(self).calls.append('detach')
         if type(self).failures:

@@ -4,10 +4,12 @@
 import datetime
 import threading
 import uuid
+from concurrent import futures
 
 import pytest
 import sqlalchemy as sa
 
+import os_acc
 from cyborg import errors
 from cyborg.accelerator import mdev
 from cyborg.accelerator.drivers import nvidia_vfio
@@ -182,6 +184,27 @@ def test_a_host_is_heard_of_while_a_driver_does_not_answer(gpus, monkeypatch):
         eventually(lambda: begun)
         assert_is_heard_of(gpus)
         gate.set()
+
+
+@pytest.mark.parametrize('gpus', ['[DEFAULT]\nexecutor_thread_pool_size = 2\n'], indirect=True)
+def test_plugs_that_wait_for_their_host_leave_it_its_threads(gpus, monkeypatch):
+    gate, create = threading.Event(), mdev.create
+
+    def hang(*arguments):
+        gate.wait(PATIENCE)
+        create(*arguments)
+    monkeypatch.setattr(mdev, 'create', hang)
+    os_acc.initialize(gpus.standalone.conf, host='compute1', transport=gpus.standalone.transport)
+    provider, instances = {'uuid': gpus.rp(name=CARDS[0])}, [
+        {'uuid': str(uuid.uuid4()), 'name': 'vm', 'project_id': 'p', 'image_uuid': None}
+        for _ in range(6)]
+    with futures.ThreadPoolExecutor(6) as callers:
+        plugs = [callers.submit(os_acc.plug, instance, provider,
+                                {'accel:device_profile': 'vgpu'}) for instance in instances]
+        eventually(lambda: len(gpus.arqs()) == 6)
+        gate.set()
+        plugged = {plug.result()[0]['mdev_uuid'] for plug in plugs}
+    assert plugged == gpus.gpu.mdevs() and len(plugged) == 6
 
 
 # -- vGPUs by vendor-specific VFIO -----------------------------------------------------------

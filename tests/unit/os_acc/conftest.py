@@ -28,7 +28,7 @@ BROKER = 'kombu+memory:////'
 class AgentSide:
     """What an agent serves to os_acc; keeps books of what it heard and gave."""
 
-    target = messaging.Target(namespace='os_acc', version='1.0')
+    target = messaging.Target(namespace='os_acc', version='1.1')
 
     def __init__(self):
         self.forget()
@@ -36,6 +36,7 @@ class AgentSide:
     def forget(self):
         self.readiness = [True]  #: answers or errors in turn; the last one stays
         self.failure = None  #: what plug and unplug raise
+        self.pending = 0  #: how often plug answers that it is not done yet
         self.heard = []
         self.given = {}
         self.numbers = itertools.count()
@@ -46,8 +47,12 @@ class AgentSide:
             raise answer
         return answer
 
-    def plug(self, ctxt, instance_info, selected_rp, flavor_extra_specs):
+    def plug(self, ctxt, instance_info, selected_rp, flavor_extra_specs, wait=True):
         self._hear(instance_info, selected_rp, flavor_extra_specs)
+        assert not wait, 'the library waits itself'
+        if self.pending:
+            self.pending -= 1
+            return None
         attachment = {'pci_id': f'0000:3b:{next(self.numbers):02x}.4',
                       'arq_uuid': str(uuid.uuid4())}
         return self.given.setdefault(instance_info['uuid'], [attachment])

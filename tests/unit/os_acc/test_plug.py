@@ -99,6 +99,40 @@ def test_plug_answers_what_the_agent_gave(ready):
     assert [set(attachment) for attachment in attachments] == [{'pci_id', 'arq_uuid'}]
 
 
+def test_plug_asks_again_until_the_agent_is_done(ready):
+    ready.agent.pending = 3
+    assert os_acc.plug(INSTANCE, PROVIDER, SPECS) == ready.agent.given[INSTANCE['uuid']]
+    assert ready.agent.heard == [(INSTANCE, PROVIDER, SPECS)] * 4
+
+
+def test_an_agent_that_is_never_done_is_unavailable(host):
+    host.set('call_timeout', 1)
+    host.start_agent()
+    host.initialize()
+    host.agent.pending = 10 ** 6
+    with pytest.raises(os_acc.CyborgAgentUnavailable, match='did not prepare the accelerators'):
+        os_acc.plug(INSTANCE, PROVIDER, SPECS)
+
+
+class OlderAgent:
+    """One that answers a plug only when it is done."""
+
+    target = messaging.Target(namespace='os_acc', version='1.0')
+
+    def is_ready(self, ctxt):
+        return True
+
+    def plug(self, ctxt, instance_info, selected_rp, flavor_extra_specs):
+        return [{'pci_id': '0000:3b:00.4', 'arq_uuid': instance_info['uuid']}]
+
+
+def test_an_older_agent_is_asked_as_it_knows_it(host):
+    host.start_agent(OlderAgent())
+    host.initialize()
+    assert os_acc.plug(INSTANCE, PROVIDER, SPECS) == [
+        {'pci_id': '0000:3b:00.4', 'arq_uuid': INSTANCE['uuid']}]
+
+
 def test_a_mediated_device_comes_with_its_uuid(ready):
     vgpu = {'pci_id': '0000:84:00.0', 'mdev_uuid': str(uuid.uuid4()), 'arq_uuid': 'a'}
     ready.agent.given[INSTANCE['uuid']] = [vgpu, vgpu]
