@@ -24,10 +24,9 @@ _BORN = secrets.token_hex(2)
 
 _TABLE = Event.__table__
 _ADD = sa.insert(_TABLE)
-_ARE = sa.and_(_TABLE.c.claim.in_(models.any_of('claims')),
-               _TABLE.c.arq_uuid.in_(models.any_of('arqs')))
-_REMOVE = sa.delete(_TABLE).where(_ARE)
-_STILL_THERE = sa.select(_TABLE.c.claim, _TABLE.c.arq_uuid).where(_ARE)
+_REMOVE = sa.delete(_TABLE).where(_TABLE.c.claim.in_(models.any_of('claims')),
+                                  _TABLE.c.arq_uuid.in_(models.any_of('arqs')))
+_CLAIMED = sa.select(_TABLE.c.arq_uuid).where(_TABLE.c.claim == sa.bindparam('mine'))
 _FORGET = sa.delete(_TABLE).where(_TABLE.c.arq_uuid.in_(models.any_of('arqs')))
 
 
@@ -74,9 +73,9 @@ def claim(session: orm.Session, most: int, mark: str) -> list[Event]:
 
 
 def still_true(session: orm.Session, events: Sequence[Event]) -> list[Event]:
-    """Those of these that nobody has dropped or claimed meanwhile."""
-    there = {tuple(row) for row in session.execute(_STILL_THERE, _named(events))}
-    return [event for event in events if (event.claim, event.arq_uuid) in there]
+    """Those of these of one claim that nobody has dropped or claimed meanwhile."""
+    there = set(session.scalars(_CLAIMED, {'mine': events[0].claim}))
+    return [event for event in events if event.arq_uuid in there]
 
 
 def take_over(session: orm.Session) -> None:
