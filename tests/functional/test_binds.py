@@ -125,6 +125,7 @@ def test_an_attribute_of_an_administrator_is_no_trait(cloud):
 
 def test_what_is_bound_is_not_judged_again(cloud):
     cloud.host()
+    cloud.rest()  # another report would mend what follows
     cloud.profile('one', FPGA)
     arqs = cloud.request('one')
     assert cloud.bind(arqs, instance=INSTANCE).status_code == 202
