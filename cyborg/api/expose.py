@@ -102,7 +102,8 @@ class Resource:
 def expose(method: str, path: str = '', **declared: Any) -> Callable[..., Any]:
     """Declare an operation: allowed? well-formed? then the method's answer, as JSON."""
     operation = Operation(method, path, **declared)
-    schemas = {version: shapes.at((operation.query or NO_QUERY, operation.body), version)
+    schemas = {version: (shapes.at(operation.query or NO_QUERY, version),
+                         shapes.at(operation.body, version, is_body=True))
                for version in microversions.HISTORY}
 
     def decorate(function: Callable[..., Any]) -> Callable[..., webob.Response]:

@@ -21,7 +21,8 @@ HISTORY: dict[Version, str] = {
     Version(2, 3): 'Devices show their status.',
     Version(2, 4): 'Agents, GET agents and agents/{uuid or hostname}. Deployables and attributes '
                    'refer to others by uuids besides numbers. Attributes can be nested. Devices '
-                   'show whether they are missing or at fault.',
+                   'show whether they are missing or at fault. POST device_profiles refuses '
+                   'keys that it does not know.',
     Version(2, 5): 'PATCH device_profiles/{uuid or name}. Device profiles can be disabled, and '
                    'be visible to chosen projects only.',
     Version(2, 6): 'GET accelerator_requests/{uuid}/history.',

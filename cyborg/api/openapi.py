@@ -126,7 +126,7 @@ def _operation(noun: type[pages.Collection], operation: Operation,
         described[shapes.SINCE] = '{}.{}'.format(*operation.since)
     if operation.body is not None:
         described['requestBody'] = {'required': True, 'content': _json(
-            shapes.at(operation.body, version))}
+            shapes.at(operation.body, version, is_body=True))}
     return described
 
 

@@ -129,6 +129,8 @@ def _why(error: jsonschema.ValidationError) -> str:
             known = error.schema.get('properties', {})
             unknown = sorted(set(error.instance) - set(known))
             return f'must not have {_short(unknown)}; known are: {", ".join(known)}'
+        case 'not':
+            return error.schema.get('description', 'is not known')
     return f'is not as expected: {error.message[:200]}'
 
 

@@ -17,6 +17,8 @@ NAME = re.compile('[A-Za-z0-9_-]+')
 STORED = {'name': 'name', 'description': 'description', 'groups': 'groups',
           'enabled': 'is_enabled', 'projects': 'project_ids'}
 
+#: since then a new profile has no keys that nobody knows
+STRICT_SINCE = (2, 4)
 #: since then profiles can be changed, disabled, and be for some projects only
 UPDATE_SINCE = (2, 5)
 
@@ -50,7 +52,8 @@ EXAMPLE = {'name': 'gzip-offload', 'description': 'Compression in an FPGA', 'gro
 CREATE = {
     'type': 'array', 'minItems': 1, 'examples': [[EXAMPLE]], 'items': {
         'type': 'object', 'required': ['name', 'groups'],
-        'properties': FIELDS | {'uuid': shapes.or_null(checks.UUID)}}}
+        'properties': FIELDS | {'uuid': shapes.or_null(checks.UUID)},
+        'additionalProperties': since(STRICT_SINCE, shapes.NEVER)}}
 UPDATE = {'type': 'object', 'minProperties': 1, 'properties': FIELDS,
           'additionalProperties': False,
           'examples': [{'enabled': False}, {'name': 'gzip', 'groups': EXAMPLE['groups']}]}
@@ -76,9 +79,14 @@ def ref(text: str) -> str:
     return text.lower() if checks.is_uuid(text) else text
 
 
+def parts(text: str) -> list[str]:
+    """Those of a comma list, which may have blanks around them."""
+    return [part.strip() for part in text.split(',')]
+
+
 def refs(text: str) -> list[str]:
     """The names or uuids in a comma list."""
-    found = [ref(part.strip()) for part in text.split(',') if part.strip()]
+    found = [ref(part) for part in parts(text) if part]
     if not found:
         raise errors.BadRequest('Say which device profiles, by names or uuids.')
     return list(dict.fromkeys(found))

@@ -26,6 +26,8 @@ TEXT_OR_NULL: Schema = {'type': ['string', 'null']}
 FLAG: Schema = {'type': 'boolean'}
 FILTER: Schema = {'type': 'string', 'maxLength': 255}
 ID: Schema = {'type': 'integer', 'minimum': 0, 'maximum': LARGEST_ID}
+#: no value is valid
+NEVER: Schema = {'not': {}}
 
 
 def or_null(schema: Schema) -> Schema:
@@ -38,19 +40,28 @@ def since(version: tuple[int, int], schema: Schema) -> Schema:
     return schema | {SINCE: '{}.{}'.format(*version)}
 
 
-def at(schema: Any, version: microversions.Version) -> Any:
-    """A schema as one version of the API has it: without what came later."""
+def at(schema: Any, version: microversions.Version, *, is_body: bool = False) -> Any:
+    """A schema as one version of the API has it: without what came later. In a body that is
+    refused, also by versions that ignore keys which no version knows."""
     match schema:
         case list() | tuple():
-            return [at(each, version) for each in schema]
+            return [at(each, version, is_body=is_body) for each in schema]
         case dict():
-            kept = {key: at(value, version) for key, value in schema.items()
+            kept = {key: at(value, version, is_body=is_body) for key, value in schema.items()
                     if not (isinstance(value, dict) and _is_later(value, version))}
             if 'properties' in kept and 'required' in kept:
                 kept['required'] = [name for name in kept['required']
                                     if name in kept['properties']]
+            if 'properties' in kept and is_body:
+                kept['properties'] |= {
+                    name: _needing(part[SINCE]) for name, part in schema['properties'].items()
+                    if _is_later(part, version)}
             return kept
     return schema
+
+
+def _needing(version: str) -> Schema:
+    return NEVER | {'description': f'needs version {version} of this API or later'}
 
 
 def _is_later(schema: Mapping[str, Any], version: microversions.Version) -> bool:

@@ -38,8 +38,18 @@ def test_a_profile_keeps_the_uuid_that_the_client_chose(admin, conductor):
     assert answer.json['uuid'] == 'abcdef00-0000-4000-8000-000000000000'
 
 
-def test_keys_that_nobody_knows_are_ignored(admin):
-    assert admin.post(URL, [GZIP | {'links': [], 'created_at': None}]).status_int == 201
+@pytest.mark.parametrize('version', [None, '2.3'])
+def test_keys_that_nobody_knows_are_ignored_up_to_2_3(admin, version):
+    body = [GZIP | {'links': [], 'created_at': None}]
+    assert admin.post(URL, body, version=version).status_int == 201
+
+
+@pytest.mark.parametrize('version', ['2.4', '2.5', 'latest'])
+def test_keys_that_nobody_knows_are_refused_since_2_4(admin, conductor, version):
+    answer = admin.post(URL, [GZIP, GZIP | {'colour': 'red'}], version=version)
+    assert answer.status_int == 400
+    assert fault(answer) == 'The body: 1/colour is not known.'
+    assert not conductor.calls
 
 
 @pytest.mark.parametrize('body', [
@@ -99,7 +109,7 @@ def test_a_taken_name_is_a_conflict(admin, conductor):
 
 def test_a_list_may_be_of_some_names(admin, conductor):
     conductor.items['device_profiles'] = [profile(1), profile(2), profile(3)]
-    answer = admin.get(f'{URL}?name=profile3,profile1,unknown,no%20name')
+    answer = admin.get(f'{URL}?name=profile3,%20profile1%20,unknown,no%20name')
     assert [shown['name'] for shown in answer.json['device_profiles']] == ['profile1', 'profile3']
 
 
@@ -181,15 +191,25 @@ def test_a_profile_shows_its_state_and_whom_it_is_for_since_2_5(
         [False, ['p']] if shows else [None, None])
 
 
-@pytest.mark.parametrize('version, made', [('2.4', (True, None)), ('2.5', (False, ['p', 'q']))])
-def test_a_profile_can_begin_disabled_and_private(admin, conductor, version, made):
+@pytest.mark.parametrize('version', [None, '2.3', '2.4'])
+@pytest.mark.parametrize('name, value', [
+    ('enabled', False), ('enabled', True), ('projects', ['p']), ('projects', None)])
+def test_a_profile_cannot_begin_disabled_or_private_before_2_5(
+        admin, conductor, version, name, value):
+    answer = admin.post(URL, [GZIP | {name: value}], version=version)
+    assert answer.status_int == 400
+    assert fault(answer) == f'The body: 0/{name} needs version 2.5 of this API or later.'
+    assert not conductor.calls
+
+
+def test_a_profile_can_begin_disabled_and_private(admin, conductor):
     answer = admin.post(URL, [GZIP | {'enabled': False, 'projects': ['p', 'q']}],
-                        version=version)
+                        version='2.5')
     assert answer.status_int == 201
     conforms(answer, 'DeviceProfile')
     [(_, arguments)] = conductor.calls
     [wanted] = arguments['profiles']
-    assert (wanted.is_enabled, wanted.project_ids) == made
+    assert (wanted.is_enabled, wanted.project_ids) == (False, ['p', 'q'])
 
 
 @pytest.mark.parametrize('body, changes', [

@@ -215,13 +215,22 @@ def test_a_number_beyond_all_rows_has_no_attributes(admin, conductor):
     assert (answer.status_int, answer.json) == (200, {'attributes': []})
 
 
-@pytest.mark.parametrize('version, parent', [('2.3', None), ('2.4', uuid(9))])
-def test_an_attribute_is_put_below_another_since_2_4(admin, conductor, version, parent):
+def test_an_attribute_is_put_below_another_since_2_4(admin, conductor):
     answer = admin.post('/v2/attributes', FIELDS | {'parent_uuid': uuid(9).upper()},
-                        version=version)
+                        version='2.4')
     assert answer.status_int == 201
     [(_, arguments)] = conductor.calls
-    assert arguments['parent_uuid'] == parent
+    assert arguments['parent_uuid'] == uuid(9)
+
+
+@pytest.mark.parametrize('wrap', [lambda fields: fields, lambda fields: {'attribute': fields}],
+                         ids=['bare', 'wrapped'])
+def test_an_attribute_is_not_put_below_another_before_2_4(admin, conductor, wrap):
+    body = wrap(FIELDS | {'parent_uuid': uuid(9)})
+    answer = admin.post('/v2/attributes', body, version='2.3')
+    assert answer.status_int == 400
+    assert 'parent_uuid needs version 2.4 of this API' in fault(answer)
+    assert not conductor.calls
 
 
 def test_an_attribute_below_something_that_is_no_uuid_is_refused(admin):

@@ -93,6 +93,16 @@ def test_what_is_new_is_not_in_older_versions():
     assert 'patch' not in newer['paths']['/v2/device_profiles/{ref}']
 
 
+@pytest.mark.parametrize('key, taking', [('colour', VERSIONS[:4]), ('enabled', VERSIONS[5:])])
+def test_the_description_says_which_versions_take_a_key_of_a_new_profile(key, taking):
+    def takes(version):
+        body = describe(version)['paths']['/v2/device_profiles']['post']['requestBody']
+        schema = body['content']['application/json']['schema']
+        return jsonschema.Draft202012Validator(schema).is_valid(
+            [{'name': 'gzip', 'groups': [{'resources:FPGA': '1'}], key: True}])
+    assert [version for version in VERSIONS if takes(version)] == taking
+
+
 @pytest.mark.parametrize('version', VERSIONS, ids=str)
 def test_what_is_shown_leads_to_what_can_be_done_with_it(version):
     document = describe(version)

@@ -39,7 +39,7 @@ class Attributes(pages.Collection):
     def post(self, request: Request) -> dict[str, Any]:
         """Add one to a deployable, or (since 2.4) below one of its attributes."""
         fields = request.document.get('attribute', request.document)
-        parent = fields.get('parent_uuid') if request.version >= schemas.NESTED_SINCE else None
+        parent = fields.get('parent_uuid')
         made = self.conductor.create_attribute(
             request.context, schemas.deployable(fields['deployable_id']), fields['key'],
             fields['value'], parent_uuid=parent and parent.lower())

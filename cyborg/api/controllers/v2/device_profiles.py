@@ -26,8 +26,8 @@ class DeviceProfiles(pages.Collection):
         if 'enabled' in filters:
             filters['is_enabled'] = filters.pop('enabled')
         if 'name' in filters:
-            names = filters['name'].split(',')
-            filters['name'] = [name for name in names if schemas.is_name(name)]
+            filters['name'] = [name for name in schemas.parts(filters['name'])
+                               if schemas.is_name(name)]
             if not filters['name']:
                 return {self.key: []}
         return self.page(request, self.conductor.list_device_profiles, filters)
@@ -46,7 +46,7 @@ class DeviceProfiles(pages.Collection):
                                               HTTPStatus.UNPROCESSABLE_ENTITY))
     def post(self, request: Request) -> dict[str, Any]:
         """Create profiles, all or none. A list of one is answered with that one, bare."""
-        wanted = [schemas.profile(self._known(document, request), self.conf.api.extra_accel_keys)
+        wanted = [schemas.profile(document, self.conf.api.extra_accel_keys)
                   for document in request.document]
         made = self.conductor.create_device_profiles(request.context, wanted)
         shown = [self.show(profile, request) for profile in made]
@@ -76,13 +76,6 @@ class DeviceProfiles(pages.Collection):
             raise errors.BadRequest('Say which device profiles, in value= or in name=.')
         [refs] = request.query.values()
         self.conductor.delete_device_profiles(request.context, schemas.refs(refs))
-
-    def _known(self, document: dict[str, Any], request: Request) -> dict[str, Any]:
-        """Without what a later version would make of it."""
-        if request.version >= schemas.UPDATE_SINCE:
-            return document
-        return {name: value for name, value in document.items()
-                if name not in ('enabled', 'projects')}
 
     def whole(self, profile: objects.DeviceProfile, request: Request) -> dict[str, Any]:
         return {
