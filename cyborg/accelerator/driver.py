@@ -2,8 +2,9 @@
 """The contract between the agent and a driver, and how drivers are found."""
 
 import abc
+import fnmatch
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, ClassVar
 
 import stevedore
@@ -30,6 +31,11 @@ class Driver(abc.ABC):
     type: ClassVar[str]
     #: True: its devices are for operators to see, and nothing of them is for guests
     shows_only: ClassVar[bool] = False
+    #: Attributes that it writes, below a device that it claims. A part of a path is a name or a
+    #: pattern, which never reaches across a slash: ``mdev_supported_types/*/create``.
+    writes: ClassVar[tuple[str, ...]] = ()
+    #: Commands that it runs. A word is one, or a pattern: ``mdevctl undefine --uuid *``.
+    runs: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, conf: cfg.ConfigOpts, sysfs: Sysfs) -> None:
         self.conf = conf
@@ -67,6 +73,26 @@ class Driver(abc.ABC):
         two of one device; loading the same image again must be harmless.
         """
         raise errors.DriverFailed(name=self.name, why=f'{deployable} cannot be programmed.')
+
+    def may_write(self, path: Path) -> bool:
+        """Is this one of the attributes that it ``writes``, on a device that it claims?
+
+        Root asks this before it writes for an agent that is not root. The path has no link in it.
+        """
+        return False
+
+    def may_run(self, command: Sequence[str]) -> bool:
+        """Is this one of the commands that it ``runs``? Root asks this, too."""
+        return any(_fits(command, each.split()) for each in self.runs)
+
+
+def is_one_of(place: PurePath, patterns: Iterable[str]) -> bool:
+    """Does a place below a device fit one of the patterns of ``writes``, part by part?"""
+    return any(_fits(place.parts, each.split('/')) for each in patterns)
+
+
+def _fits(parts: Sequence[str], patterns: Sequence[str]) -> bool:
+    return len(parts) == len(patterns) and all(map(fnmatch.fnmatchcase, parts, patterns))
 
 
 def load(names: Sequence[str], conf: cfg.ConfigOpts, sysfs: Sysfs) -> list[Driver]:

@@ -22,6 +22,9 @@ MOST = 1024
 #: Vendors differ in what they answer when a parent is full.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EUSERS, errno.EIO, errno.EINVAL})
 UUID = '-'.join('?' * count for count in (8, 4, 4, 4, 12))  #: as a pattern of names
+#: What a driver declares that makes them: see ``writes`` and ``runs`` of driver.Driver.
+WRITES = (f'{TYPES}/*/create', f'{UUID}/remove')
+RUNS = (f'mdevctl list --defined --uuid {UUID}', f'mdevctl undefine --uuid {UUID}')
 N = TypeVar('N', bound=Node)
 
 

@@ -6,6 +6,7 @@ import functools
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from cyborg import errors, objects
@@ -192,6 +193,21 @@ class Driver(driver.Driver):
     def model(self, function: Function) -> Model | None:
         """What the catalogue says of a physical function; None if it is not for this driver."""
         return next((each for each in self.catalogue if each.fits(function)), None)
+
+    def claims(self, function: Function) -> bool:
+        """Is this a function of one of its cards, a virtual one included?"""
+        physical = function.link('physfn') if function.is_virtual else function
+        return physical is not None and self.model(
+            Function.at(self.sysfs, physical.name)) is not None
+
+    def may_write(self, path: Path) -> bool:
+        """Below a function that it claims, in the innermost directory that is one."""
+        place = next((each for each in path.parents if ADDRESS.fullmatch(each.name)), None)
+        if place is None:
+            return False
+        function = Function.at(self.sysfs, place.name)
+        return (function.real() == place and self.claims(function)
+                and driver.is_one_of(path.relative_to(place), self.writes))
 
     def describe(self, function: Function, model: Model) -> objects.Device:
         """The device. One that is unusable says why and offers nothing; one that is ill says

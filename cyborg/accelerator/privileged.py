@@ -1,49 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done as root: a few attributes of sysfs are written, a few tools are run, open
-devices are looked up.
+"""What is done as root: attributes of sysfs are written, tools are run, open devices are
+looked up.
 
-This runs in oslo.privsep's daemon, which trusts its caller with nothing but these names.
+This runs in oslo.privsep's daemon, which trusts its caller with nothing but what the enabled
+drivers declare, on devices that they claim. Which drivers are enabled it reads from the files
+that it is started with, not from its caller.
 """
 
+import errno
+import functools
 import os
+import threading
 from pathlib import Path
 
+from oslo_config import cfg
 from oslo_privsep import capabilities, priv_context
 
-from cyborg.accelerator import sysfs
+from cyborg import conf
+from cyborg.accelerator import driver, sysfs
 
 context = priv_context.PrivContext(
     'cyborg', cfg_section='cyborg_sys_admin', pypath=f'{__name__}.context',
     capabilities=[capabilities.CAP_SYS_ADMIN, capabilities.CAP_DAC_OVERRIDE,
                   capabilities.CAP_SYS_PTRACE])  # to see what other processes have open
 
-#: Attributes that a driver may write.
-ATTRIBUTES = frozenset({
-    'bind', 'cfg_services', 'create', 'current_vgpu_type', 'driver_override', 'drivers_probe',
-    'gpu_instance_id', 'remove', 'sriov_drivers_autoprobe', 'sriov_numvfs', 'state', 'unbind',
-})
-#: Below these directories only: a ``state`` of the power management is none of our business.
-PLACES = ('bus', 'class', 'devices')
-#: Tools that a driver may run, wherever the system keeps them.
-TOOLS = frozenset({'fpgaconf', 'mdevctl'})
+#: Where tools are looked for, whatever the caller's own path is.
 TOOL_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
+LOADING = threading.Lock()
 
 
 @context.entrypoint
 def write(path: str, text: str) -> None:
     """Write an attribute of sysfs."""
-    target = Path(os.path.realpath(path))
-    if (target.name not in ATTRIBUTES
-            or not any(target.is_relative_to(sysfs.ROOT / place) for place in PLACES)):
-        raise PermissionError(1, 'this is not an attribute that Cyborg writes', str(target))
+    target, enabled = Path(os.path.realpath(path)), _enabled()
+    if (not target.is_relative_to(sysfs.ROOT)
+            or not any(each.may_write(target) for each in enabled)):
+        raise _refusal(enabled, f'writes {target}')
     sysfs.write(target, text)
 
 
 @context.entrypoint
 def run(command: list[str]) -> str:
     """Run a tool to its end and answer what it said."""
-    if command[0] not in TOOLS:
-        raise PermissionError(1, 'this is not a tool that Cyborg runs', command[0])
+    enabled = _enabled()
+    if not any(each.may_run(command) for each in enabled):
+        raise _refusal(enabled, f'runs {" ".join(command)}')
     return sysfs.run(command, path=TOOL_PATH)
 
 
@@ -51,3 +52,20 @@ def run(command: list[str]) -> str:
 def opened(names: list[str]) -> dict[str, str]:
     """Which of these devices are open: name -> a program that has it."""
     return sysfs.opened(sysfs.PROC, names)
+
+
+def _enabled() -> list[driver.Driver]:
+    with LOADING:  # calls come in several threads
+        return _load()
+
+
+@functools.cache
+def _load() -> list[driver.Driver]:
+    conf.register(cfg.CONF)
+    return driver.load(cfg.CONF.agent.enabled_drivers, cfg.CONF, sysfs.Sysfs(sysfs.ROOT))
+
+
+def _refusal(enabled: list[driver.Driver], deed: str) -> PermissionError:
+    names = ', '.join(each.name for each in enabled) or 'none'
+    return PermissionError(errno.EPERM, f'no driver that the privileged helper finds enabled '
+                                        f'({names}) {deed}')

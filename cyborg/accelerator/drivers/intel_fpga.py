@@ -6,7 +6,7 @@ import itertools
 import json
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from oslo_config import cfg
@@ -57,6 +57,7 @@ class IntelFpgaDriver(fpga.Driver):
 
     name = 'intel_fpga_driver'
     maker = 'INTEL'
+    runs = ('fpgaconf -B 0x?? -D 0x?? -F 0x? /*', 'fpgaconf -S 0x* -B 0x?? -D 0x?? -F 0x? /*')
     catalogue = (
         _model('PAC Arria10', '09c4'),
         _model('Arria10 integrated', 'bcbd', 'bcc0'),
@@ -114,6 +115,12 @@ class IntelFpgaDriver(fpga.Driver):
             self.sysfs.run('fpgaconf', *_place_options(card), str(image))
         except OSError as error:
             raise self._refusal(deployable, str(error)) from error
+
+    def may_run(self, command: Sequence[str]) -> bool:
+        """On its own cards only."""
+        places = [list(_place_options(card)) for card in pci.functions(self.sysfs)
+                  if self.claims(card)]
+        return super().may_run(command) and list(command[1:-1]) in places
 
     def _refusal(self, deployable: str, why: str) -> errors.DriverFailed:
         return errors.DriverFailed(

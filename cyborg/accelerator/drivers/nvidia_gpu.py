@@ -34,6 +34,8 @@ class NvidiaGpuDriver(pci.Driver):
 
     name = 'nvidia_gpu_driver'
     type = 'GPU'
+    writes = mdev.WRITES + nvidia_vfio.WRITES
+    runs = mdev.RUNS
     catalogue = (
         _model('P4', '1bb3'),
         _model('P40', '1b38'),

@@ -15,6 +15,7 @@ CURRENT = 'nvidia/current_vgpu_type'
 CREATABLE = 'nvidia/creatable_vgpu_types'
 GPU_INSTANCE = 'nvidia/gpu_instance_id'
 NONE = '0'
+WRITES = (CURRENT, GPU_INSTANCE)
 
 
 def parents(gpu: pci.Function) -> dict[int, pci.Function]:

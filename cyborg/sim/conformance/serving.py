@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cyborg import errors, objects
 from cyborg.accelerator.driver import Driver
-from cyborg.accelerator.sysfs import Sysfs
+from cyborg.accelerator.sysfs import Sysfs, Writer
 from cyborg.sim.conformance.bench import Bench, Checks, Failed, Skipped, handles
 from cyborg.sim.conformance.looking import identities
 
@@ -179,11 +179,32 @@ def tells_refusals(bench: Bench) -> None:
                 break
 
 
+def declares_its_deeds(bench: Bench) -> None:
+    """What it writes and runs is declared, so that root does it for an agent that is not root."""
+    judge = bench.driver()
+    undeclared = []
+
+    def write(path: Path, text: str) -> None:
+        if not judge.may_write(Path(os.path.realpath(path))):
+            undeclared.append(f'writes {path.relative_to(bench.sysfs.path)}')
+        bench.sysfs.writer(path, text)
+
+    def run(*command: str) -> str:
+        if not judge.may_run(command):
+            undeclared.append(f'runs {" ".join(command)}')
+        return bench.sysfs.run(*command)
+    for work in prepared(bench):
+        driver = bench.driver(_acting(bench.sysfs, write, run))
+        driver.attach(work.handle, work)
+        driver.detach(work.handle)
+        driver.clean(work.handle)
+    if undeclared:
+        raise Failed(f'it {undeclared[0]}, which it does not declare')
+
+
 def _stepped(sysfs: Sysfs, step: Step) -> tuple[Sysfs, list[str]]:
     """The same host, on which each change is a step that may go wrong; and what they were."""
     steps: list[str] = []
-    stepped = copy.copy(sysfs)
-    stepped.host = stepped
 
     def write(path: Path, text: str) -> None:
         def act() -> str:
@@ -195,9 +216,16 @@ def _stepped(sysfs: Sysfs, step: Step) -> tuple[Sysfs, list[str]]:
     def run(*command: str) -> str:
         steps.append(f'running {" ".join(command)}')
         return step(len(steps), lambda: sysfs.run(*command))
-    stepped.writer = write
-    stepped.run = run  # type: ignore[method-assign]
-    return stepped, steps
+    return _acting(sysfs, write, run), steps
+
+
+def _acting(sysfs: Sysfs, write: Writer, run: Callable[..., str]) -> Sysfs:
+    """The same host, on which changes are made by others."""
+    acting = copy.copy(sysfs)
+    acting.host = acting
+    acting.writer = write
+    acting.run = run  # type: ignore[method-assign]
+    return acting
 
 
 def _expect(bench: Bench, expected: Mapping[str, str], what: str) -> None:
@@ -207,4 +235,5 @@ def _expect(bench: Bench, expected: Mapping[str, str], what: str) -> None:
         raise Failed(f'{what} left something else than expected: {sorted(changed)[0][0]}')
 
 
-SERVING = Checks(can_be_repeated, keeps_names, keeps_its_word, survives_cuts, tells_refusals)
+SERVING = Checks(can_be_repeated, keeps_names, keeps_its_word, survives_cuts, tells_refusals,
+                 declares_its_deeds)

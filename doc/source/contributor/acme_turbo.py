@@ -12,6 +12,8 @@ KIND = 'acme-quarter'
 class AcmeTurboDriver(pci.Driver):
     name = 'acme_turbo_driver'
     type = 'AICHIP'
+    writes = mdev.WRITES
+    runs = mdev.RUNS
     catalogue = (
         pci.Model('1234', '5678', 'Acme Turbo', 'CUSTOM_NPU', ('CUSTOM_ACME_5678',)),
         pci.Model('1234', ('5679', '567a'), 'Acme Turbo XL', 'CUSTOM_NPU'),

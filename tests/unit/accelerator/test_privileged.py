@@ -1,76 +1,216 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Root does nothing but what a driver needs."""
+"""Root does nothing but what an enabled driver declares, on a device that it claims."""
+
+import json
+import shlex
+import subprocess
+import sys
+import uuid
 
 import pytest
+from oslo_config import cfg
 
-from cyborg.accelerator import privileged, sysfs
+from cyborg.accelerator import mdev, pci, privileged, sysfs
+
+T4, L40S, QAT, FPGA = '0000:3b:00.0', '0000:17:00.0', '0000:85:00.0', '0000:5e:00.0'
+TYPE = 'mdev_supported_types/nvidia-222'
+UUID = str(uuid.UUID(int=7))
+#: The helper as it is installed, but for where its sysfs is.
+HELPER = """
+import pathlib, sys
+from oslo_privsep import daemon
+from cyborg.accelerator import sysfs
+sysfs.ROOT = pathlib.Path(sys.argv.pop(1))
+daemon.helper_main()
+"""
+#: An agent that has one thing after the other done, and tells why each was refused, or null.
+AGENT = """
+import json, sys
+from oslo_config import cfg
+from cyborg.accelerator import privileged
+helper, deeds = json.loads(sys.argv[1])
+cfg.CONF.set_override('helper_command', helper, privileged.context.cfg_section)
+for verb, *arguments in deeds:
+    try:
+        getattr(privileged, verb)(*arguments)
+        print('null')
+    except PermissionError as error:
+        print(json.dumps(str(error)))
+privileged.context.stop()
+"""
 
 
 @pytest.fixture
-def root(monkeypatch, tmp_path):
+def host(host):
+    """GPUs of two kinds, and cards of others."""
+    host.plug_in('10de:1eb8', at=T4)
+    host.plug_in('10de:26b9', at=L40S)
+    host.plug_in('8086:37c8', at=QAT)
+    host.plug_in('8086:09c4', at=FPGA)
+    host.sysfs.write(f'{pci.DEVICES}/{T4}/{TYPE}/create', UUID)
+    return host
+
+
+@pytest.fixture
+def root(monkeypatch, host, conf):
     """We are the daemon, and sysfs is a directory."""
     privileged.context.set_client_mode(False)
-    monkeypatch.setattr(sysfs, 'ROOT', tmp_path)
-    yield tmp_path
+    monkeypatch.setattr(sysfs, 'ROOT', host.sysfs.path.resolve())
+    monkeypatch.setattr(cfg, 'CONF', conf)
+    privileged._load.cache_clear()
+    conf.set_override('enabled_drivers', ['nvidia_gpu_driver', 'intel_fpga_driver'], 'agent')
+    yield host.sysfs
+    privileged._load.cache_clear()
     privileged.context.set_client_mode(True)
 
 
-def attribute(root, name):
-    path = root / name
+@pytest.fixture
+def tools(monkeypatch, tmp_path):
+    """Where root looks for tools: they tell how they were called."""
+    for name in ('mdevctl', 'fpgaconf', 'sh'):
+        tool = tmp_path / 'bin' / name
+        tool.parent.mkdir(exist_ok=True)
+        tool.write_text('#!/bin/sh\necho "$@"\n')
+        tool.chmod(0o755)
+    monkeypatch.setattr(privileged, 'TOOL_PATH', str(tmp_path / 'bin'))
+
+
+def below(address, name):
+    return f'{pci.DEVICES}/{address}/{name}'
+
+
+def part_of(address, name):
+    """An attribute of the first virtual function."""
+    return below(address, f'virtfn0/{name}')
+
+
+WANTED = [below(T4, f'{TYPE}/create'), f'{mdev.DEVICES}/{UUID}/remove',
+          part_of(L40S, 'nvidia/current_vgpu_type'), part_of(L40S, 'nvidia/gpu_instance_id')]
+
+
+@pytest.mark.parametrize('name', WANTED)
+def test_what_a_driver_declares_is_written_on_its_devices(root, name):
+    privileged.write(str(root.path / name), 'x')
+    assert root.read(name).startswith('x')
+
+
+REFUSED = [
+    # not declared, on a device of its own
+    below(T4, 'driver_override'), below(T4, 'remove'), part_of(L40S, 'driver_override'),
+    below(L40S, 'sriov_numvfs'), below(T4, f'{TYPE}/{TYPE}/create'), below(T4, 'create'),
+    # declared, on another device
+    below(QAT, f'{TYPE}/create'), below(QAT, 'nvidia/current_vgpu_type'), f'{QAT}/create',
+    below(QAT, f'{UUID}/remove'), part_of(QAT, 'nvidia/current_vgpu_type'),
+    # what lies within a device of another, which lies within its own
+    below(T4, f'{QAT}/{TYPE}/create'),
+    # no device of the bus, though it looks like one
+    f'devices/{T4}/{TYPE}/create', f'kernel/{T4}/{UUID}/remove',
+    # elsewhere
+    'power/state', 'drivers_probe', 'bus/pci/drivers_probe', 'bus/pci/drivers/vfio-pci/bind',
+    f'../{T4}/{UUID}/remove', below(T4, f'../../../../../etc/{UUID}/remove'),
+]
+
+
+def put(path):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text('0')
     return path
 
 
-def test_an_attribute_of_a_device_is_written(root):
-    path = attribute(root, 'devices/pci0000:3a/0000:3b:00.0/sriov_numvfs')
-    privileged.write(str(path), '4')
-    assert path.read_text() == '4'
-
-
-def test_a_link_is_followed_before_it_is_judged(root):
-    path = attribute(root, 'devices/card/create')
-    (root / 'bus').mkdir()
-    (root / 'bus/card').symlink_to('../devices/card')
-    privileged.write(str(root / 'bus/card/create'), 'x')
-    assert path.read_text() == 'x'
-
-
-@pytest.mark.parametrize('name', [
-    'devices/card/config',  # not an attribute we write
-    'power/state',  # the name fits, the place does not
-    'kernel/mm/create',
-    '../etc/remove',
-    'devices/../../etc/remove',
-])
+@pytest.mark.parametrize('name', REFUSED)
 def test_anything_else_is_refused(root, name):
-    path = attribute(root, name)
-    with pytest.raises(PermissionError):
+    path = put(root.path / name)
+    with pytest.raises(PermissionError, match='writes'):
         privileged.write(str(path), '1')
     assert path.read_text() == '0'
 
 
-def test_a_link_out_of_sysfs_is_refused(root):
-    path = attribute(root.parent, 'elsewhere/remove')
-    (root / 'devices').mkdir()
-    (root / 'devices/remove').symlink_to(path)
-    with pytest.raises(PermissionError):
-        privileged.write(str(root / 'devices/remove'), '1')
-    assert path.read_text() == '0'
+def test_a_link_is_followed_before_it_is_judged(root):
+    elsewhere = [put(root.path / below(QAT, 'remove')), put(root.path.parent / 'elsewhere/remove')]
+    link = root.path / below(T4, UUID)
+    for path in elsewhere:
+        (link / 'remove').unlink()
+        (link / 'remove').symlink_to(path.resolve())
+        with pytest.raises(PermissionError):
+            privileged.write(str(link / 'remove'), '1')
+        assert path.read_text() == '0'
 
 
-@pytest.mark.parametrize('command', [['sh', '-c', 'true'], ['/opt/mdevctl', 'list'],
-                                     ['../bin/mdevctl']])
-def test_only_tools_by_their_bare_names_are_run(root, command):
+@pytest.mark.parametrize('enabled', [[], ['intel_qat_driver', 'fake_driver']])
+def test_a_driver_that_is_not_enabled_counts_for_nothing(root, conf, tools, enabled):
+    conf.set_override('enabled_drivers', enabled, 'agent')
+    with pytest.raises(PermissionError, match=', '.join(enabled) or 'none'):
+        privileged.write(str(root.path / WANTED[0]), '1')
     with pytest.raises(PermissionError):
+        privileged.run(['mdevctl', 'undefine', '--uuid', UUID])
+
+
+PLACE = ['-B', '0x5e', '-D', '0x00', '-F', '0x0']
+
+
+@pytest.mark.parametrize('command', [
+    ['mdevctl', 'undefine', '--uuid', UUID],
+    ['mdevctl', 'list', '--defined', '--uuid', UUID],
+    ['fpgaconf', *PLACE, '/var/lib/cyborg/image'],
+])
+def test_what_a_driver_declares_is_run(root, tools, command):
+    assert privileged.run(command).split() == command[1:]
+
+
+@pytest.mark.parametrize('command', [
+    [], ['sh', '-c', 'true'], ['mdevctl'], ['mdevctl', 'start', '--uuid', UUID],
+    ['mdevctl', 'undefine', '--uuid', UUID, '--parent', T4],
+    ['/opt/mdevctl', 'undefine', '--uuid', UUID], ['../bin/mdevctl', 'undefine', '--uuid', UUID],
+    ['fpgaconf', *PLACE, '--force'], ['fpgaconf', '/var/lib/cyborg/image'],
+    ['fpgaconf', '-B', '0x85', *PLACE[2:], '/var/lib/cyborg/image'],  # not an FPGA
+])
+def test_no_other_command_is_run(root, tools, command):
+    with pytest.raises(PermissionError, match='runs'):
         privileged.run(command)
 
 
-def test_open_devices_are_looked_up(root, monkeypatch):
-    monkeypatch.setattr(sysfs, 'PROC', root / 'proc')
-    process = root / 'proc/812'
+def test_open_devices_are_looked_up(root, monkeypatch, tmp_path):
+    monkeypatch.setattr(sysfs, 'PROC', tmp_path / 'proc')
+    process = tmp_path / 'proc/812'
     (process / 'fd').mkdir(parents=True)
     (process / 'comm').write_text('chronyd\n')
     (process / 'fd/5').symlink_to('/dev/ptp3')
     (process / 'fd/6').symlink_to('/dev/null')
     assert privileged.opened(['ptp3', 'ptp4']) == {'ptp3': 'chronyd'}
+
+
+class TestInAProcessOfItsOwn:
+    """Agent and helper are two processes; the helper has a configuration file."""
+
+    @pytest.fixture
+    def ask(self, host, tmp_path):
+        """Why each of these was refused, or None; only these drivers are in the file."""
+        def ask(enabled, *deeds):
+            # the files are ours: no privilege is needed, nor is it to be had everywhere
+            file = tmp_path / 'cyborg.conf'
+            file.write_text(f'[agent]\nenabled_drivers = {enabled}\n'
+                            f'[{privileged.context.cfg_section}]\ncapabilities =\n')
+            python = [sys.executable, '-W', 'ignore', '-c']
+            helper = shlex.join([*python, HELPER, str(host.sysfs.path.resolve()),
+                                 '--config-file', str(file)])
+            told = subprocess.run([*python, AGENT, json.dumps([helper, deeds])], text=True,
+                                  check=True, stdout=subprocess.PIPE).stdout
+            return [json.loads(line) for line in told.splitlines()]
+        return ask
+
+    def test_the_helper_does_what_the_drivers_in_its_file_declare(self, host, ask):
+        override = host.sysfs.path / below(T4, 'driver_override')
+        before = override.read_text()
+        *allowed, write, run = ask(
+            'nvidia_gpu_driver',
+            *(('write', str(host.sysfs.path / name), 'x') for name in WANTED),
+            ('write', str(override), 'x'), ('run', ['fpgaconf', *PLACE, '/image']))
+        assert allowed == [None] * len(WANTED)
+        assert all(host.sysfs.read(name).startswith('x') for name in WANTED)
+        assert '(nvidia_gpu_driver) writes' in write
+        assert '(nvidia_gpu_driver) runs fpgaconf' in run
+        assert override.read_text() == before
+
+    def test_it_does_nothing_for_others(self, host, ask):
+        [refusal] = ask('intel_qat_driver', ('write', str(host.sysfs.path / WANTED[0]), 'x'))
+        assert '(intel_qat_driver) writes' in refusal

@@ -25,6 +25,8 @@ class Good(pci.Driver):
 
     name = 'acme_driver'
     type = 'AICHIP'
+    writes = mdev.WRITES
+    runs = mdev.RUNS
     catalogue = (pci.Model('1234', '5678', 'Acme Turbo', 'CUSTOM_NPU'),)
 
     def slice(self, card, model):
@@ -254,6 +256,14 @@ class PassesErrorsOn(Good):
             mdev.types(self.function(handle))[KIND].write('create', handle.uuid)
 
 
+class WritesInSecret(Good):
+    writes = mdev.WRITES[:1]
+
+
+class RunsInSecret(Good):
+    runs = mdev.RUNS[1:]
+
+
 class TrustsFiles(Good):
     def board_info(self, function):
         return {'numa_node': str(int((function.path / 'numa_node').read_text()))}
@@ -326,6 +336,8 @@ class TakesAnything(Good):
     (LeavesSomething, 'Attaching and detaching can be repeated', 'driver_override'),
     (ShowsWhatIsFree, 'A handle that is in use', 'was not found while'),
     (PromisesTooMuch, 'All handles of a deployable', 'no room left'),
+    (WritesInSecret, 'What it writes and runs is declared', 'it writes bus/mdev/devices/'),
+    (RunsInSecret, 'What it writes and runs is declared', 'it runs mdevctl list'),
     (LocksItselfOut, 'Attaching or detaching that was cut off', 'It is locked'),
     (PassesErrorsOn, 'A write that the kernel refuses', 'OSError'),
     (TrustsFiles, 'Whatever a file holds', 'discover raised'),

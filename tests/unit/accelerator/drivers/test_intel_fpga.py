@@ -224,6 +224,14 @@ class TestProgramming:
         program()
         assert trait('FUNCTION', OTHER) in parts()[f'{ADDRESS}_region0'].traits
 
+    @pytest.mark.parametrize('address', [ADDRESS, '10000:5e:00.0'])
+    def test_what_it_runs_is_declared(self, host, load, program, address):
+        host.plug_in('8086:09c4', at=address)
+        commands = []
+        host.tools['fpgaconf'] = lambda *words: commands.append(['fpgaconf', *words])
+        program(f'{address}_region0')
+        assert [load('intel_fpga_driver').may_run(each) for each in commands] == [True]
+
     @pytest.mark.parametrize(('image', 'sentence'), [
         ({'interface': OTHER}, f'the image is for {OTHER}, the region takes {REGION}'),
         ({'interface': 'x'}, 'the image is for nothing we know'),
