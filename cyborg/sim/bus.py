@@ -131,6 +131,7 @@ class Bus:
     def rebind(self, address: str, driver: str | None) -> None:
         """Have another driver bound to a function, or none: what an administrator does by hand."""
         function = self._known(address)
+        self._set_vfs(function, 0)
         self._unbind(function)
         self._override(function, driver or '')
         if driver:

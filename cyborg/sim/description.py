@@ -41,7 +41,8 @@ _CARD = {
         'revision': {'type': 'string', 'pattern': '^[0-9a-f]{2}$'},
         'name': {'type': 'string'}, 'driver': {'type': ['string', 'null']},
         'numa_node': {'type': 'integer'}, 'iommu': {'type': 'boolean'}, 'vfs': _COUNT,
-        'sriov': _SRIOV, 'attributes': {'type': 'object'} | _PATHS},
+        'vfs_by_rule': {'type': 'boolean'}, 'sriov': _SRIOV,
+        'attributes': {'type': 'object'} | _PATHS},
 }
 SCHEMA = {
     'type': 'object',

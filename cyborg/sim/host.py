@@ -35,6 +35,7 @@ class Host:
         self.tools: dict[str, Callable[..., str]] = {'fpgaconf': self._fpgaconf}
         #: cards that are at hand, by name, as plug_in takes them
         self.spares: dict[str, Facts] = {}
+        #: what is plugged in, as the kernel and the host's rules make it when they find it
         self._slots: dict[str, Facts] = {}
         self._groups: dict[str, str] = {}
         self._overlay = Overlay(self.tree)
@@ -60,12 +61,14 @@ class Host:
         return host
 
     def plug_in(self, model: str | None = None, at: str = '', vfs: int | None = None,
-                **facts: Any) -> None:
+                vfs_by_rule: bool = False, **facts: Any) -> None:
         """Put a card of the catalogue ('10de:1eb8') into a slot ('0000:3b:00.0').
 
-        ``vfs`` says how many virtual functions it starts with; more ``facts`` take the place of
-        the catalogue's, as ``iommu=False``, ``numa_node=1``, ``driver=None`` for no driver.
-        Without a model the facts, among them ``vendor``, ``device`` and ``class``, are all.
+        ``vfs`` says how many virtual functions it has then, as if made by hand: after a rescan or
+        a reboot it has none. ``vfs_by_rule`` says that the host has a udev rule that makes them
+        whenever the card is found. More ``facts`` take the place of the catalogue's, as
+        ``iommu=False``, ``numa_node=1``, ``driver=None`` for no driver. Without a model the
+        facts, among them ``vendor``, ``device`` and ``class``, are all.
         """
         if not pci.ADDRESS.fullmatch(at):
             raise ValueError(f'{at} is no PCI address like 0000:3b:00.0')
@@ -76,6 +79,8 @@ class Host:
             if vfs > card.get('sriov', {}).get('total', 0):
                 raise ValueError(f'{card["name"]} cannot have {vfs} virtual functions')
             card['sriov'] = card.get('sriov', {'total': 0}) | {'enabled': vfs}
+        if vfs_by_rule and not card.get('sriov', {}).get('enabled'):
+            raise ValueError(f'{card["name"]} has no virtual functions for a rule to make')
         with self.tree.change():
             if at in self._slots:
                 raise ValueError(f'There is a card at {at} already')
@@ -84,7 +89,7 @@ class Host:
             except (KeyError, TypeError, AttributeError) as error:
                 raise ValueError(f'{card["name"]} at {at} lacks or mistakes a fact: '
                                  f'{error!r}') from error
-            self._slots[at] = card
+            self._slots[at] = card if vfs_by_rule else _undivided(card)
 
     def plug_in_spare(self, name: str) -> None:
         """Put a spare card into the slot that its description names."""
@@ -100,7 +105,8 @@ class Host:
                 self._bus.remove(self._bus.functions[address])
 
     def reboot(self) -> None:
-        """Everything that lives in the kernel alone is gone; the cards are as they started."""
+        """Everything that lives in the kernel alone is gone, virtual functions too, unless a
+        rule makes them."""
         with self.tree.change():
             for name in ('bus', 'class', 'devices', 'kernel'):
                 self.tree.remove(name)
@@ -174,6 +180,10 @@ class Host:
         if command[0] not in self.tools:
             raise FileNotFoundError(f'{command[0]} is not installed')
         return self.tools[command[0]](*command[1:])
+
+
+def _undivided(card: Facts) -> Facts:
+    return card | {'sriov': card['sriov'] | {'enabled': 0}} if 'sriov' in card else card
 
 
 class SimMonitor:

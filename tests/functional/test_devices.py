@@ -127,14 +127,14 @@ def test_a_host_whose_drivers_nobody_named_offers_nothing_and_says_so(cloud, cap
 
 
 def test_a_card_that_went_by_its_parts_does_not_come_back_whole(cloud):
-    card = {'model': '8086:37c8', 'at': '0000:6b:00.0'}
-    host = cloud.host(make=SimHost, cards=[card | {'vfs': 4}], drivers=('intel_qat_driver',))
-    name = 'compute1_0000:6b:00.0'
+    host = cloud.host(make=SimHost, drivers=('intel_qat_driver',), cards=[
+        {'model': '8086:37c8', 'at': '0000:6b:00.0', 'vfs': 4}])
+    name, card = 'compute1_0000:6b:00.0', host.sysfs / 'bus/pci/devices/0000:6b:00.0'
     eventually(lambda: reserved(cloud) == {name: {'CUSTOM_QAT': (0, 4)}})
-    # when it is removed, and comes back as a kernel finds it: without virtual functions
-    host.pull_out(card['at'])
+    # when it is removed and comes back by a rescan: without virtual functions
+    card.write('remove', '1')
     eventually(lambda: cloud.get('/devices')['devices'] == [])
-    host.plug_in(**card, vfs=0)
+    host.sysfs.write('bus/pci/rescan', '1')
     [device] = eventually(lambda: cloud.get('/devices')['devices'])
     assert 'was given out by its virtual functions' in device['fault']
     report_again(cloud)  # and so it is at later looks
@@ -142,7 +142,7 @@ def test_a_card_that_went_by_its_parts_does_not_come_back_whole(cloud):
     assert 'was given out by its virtual functions' in device['fault']
     assert not any(reserved(cloud).values())
     # until the operator has made them anew
-    host.sysfs.write(f'bus/pci/devices/{card["at"]}/sriov_numvfs', '4')
+    card.write('sriov_numvfs', '4')
     report_again(cloud)
     assert reserved(cloud) == {name: {'CUSTOM_QAT': (0, 4)}}
     assert cloud.get('/devices')['devices'][0]['fault'] is None

@@ -42,8 +42,9 @@ class GpuHost(SimHost):
     """A host with one card, whose vGPUs can be looked at in whatever way it has them."""
 
     def __init__(self, name, directory, model):
-        super().__init__(name, directory, [{'model': model, 'at': CARD, 'vfs': None if (
-            model == '10de:1eb8') else 16}])
+        # where the operator has a rule that makes virtual functions when the host starts
+        parts = {} if model == '10de:1eb8' else {'vfs': 16, 'vfs_by_rule': True}
+        super().__init__(name, directory, [{'model': model, 'at': CARD} | parts])
 
     def vgpus(self):
         """What tells one from another -> its type."""
@@ -173,6 +174,18 @@ def test_after_a_reboot_it_is_made_again_and_nova_hears_of_it(cloud, host, resta
         (arq['uuid'], 'completed')] * 2
     assert host.vgpus() == before
     assert bound(cloud)
+
+
+def test_after_a_reboot_it_waits_for_who_makes_its_function(cloud, host, restart):
+    bind(cloud)
+    before = host.vgpus()
+    cloud.standalone.remove_host('compute1')
+    host.reboot()
+    host.take_away()  # as if whoever loads the driver and makes functions came after the agent
+    restart()
+    eventually(lambda: missing(cloud) == 1)
+    host.bring_back()
+    eventually(lambda: host.vgpus() == before and bound(cloud))
 
 
 def test_what_went_with_its_function_is_made_again_when_that_is_back(cloud, host):

@@ -354,6 +354,13 @@ def a_removed_card_comes_back_with_a_rescan(machine: Machine) -> None:
     expect(machine.pf.driver, machine.driver)
 
 
+def virtual_functions_do_not_come_back_with_a_rescan(machine: Machine) -> None:
+    machine.pf.write('sriov_numvfs', '2')
+    machine.pf.write('remove', '1')
+    machine.sysfs.write('bus/pci/rescan', '1')
+    expect((machine.pf.number('sriov_numvfs'), machine.pf.virtual_functions), (0, {}))
+
+
 # -- mediated devices ----------------------------------------------------------------------
 
 
@@ -513,7 +520,8 @@ LAWS: tuple[Callable[[Machine], None], ...] = (
     only_a_driver_makes_virtual_functions, virtual_functions_go_with_the_driver,
     virtual_functions_may_stay_without_a_driver, virtual_functions_are_told_in_this_order,
     a_function_goes_to_vfio_and_back, binding_that_makes_no_sense_is_refused, binding_is_told,
-    a_removed_card_comes_back_with_a_rescan, types_sit_on_virtual_functions, a_uuid_is_a_uuid,
+    a_removed_card_comes_back_with_a_rescan, virtual_functions_do_not_come_back_with_a_rescan,
+    types_sit_on_virtual_functions, a_uuid_is_a_uuid,
     a_mediated_device_is_there_when_the_write_returns, a_uuid_is_taken_on_the_whole_host,
     a_card_has_room_for_so_many, a_card_holds_one_type_at_a_time,
     mediated_devices_are_removed_by_a_number, mediated_devices_are_told_in_this_order,

@@ -71,9 +71,13 @@ def ignores_order(bench: Bench) -> None:
 
 
 def survives_reboot(bench: Bench) -> None:
-    """Names stay over a reboot."""
+    """Names stay over a reboot, after which virtual functions were made anew."""
     expected = identities(bench.discover().values())
+    counts = {each.address: len(each.virtual_functions) for each in pci.functions(bench.sysfs)}
     bench.host.reboot()
+    for address, count in counts.items():
+        if count:
+            bench.host.sysfs.write(f'{pci.DEVICES}/{address}/sriov_numvfs', str(count))
     if lost := expected ^ identities(bench.discover().values()):
         raise Failed(f'{_some(lost)} did not survive')
 

@@ -138,6 +138,16 @@ class TestRemovalByHand:
         host.sysfs.write('bus/pci/rescan', '1')
         assert card.driver == '4xxx'
 
+    @pytest.mark.parametrize('is_ruled', [False, True])
+    def test_its_virtual_functions_do_not_unless_a_rule_makes_them(self, host, is_ruled):
+        host.plug_in('8086:4940', at=ADDRESS, vfs=2, vfs_by_rule=is_ruled)
+        card = pci.Function.at(host.sysfs, ADDRESS)
+        for _ in range(2):
+            card.write('remove', '1')
+            host.sysfs.write('bus/pci/rescan', '1')
+            assert len(card.virtual_functions) == (2 if is_ruled else 0)
+            assert card.read('sriov_numvfs') == ('2' if is_ruled else '0')
+
 
 class TestQuickAssist:
     @pytest.mark.parametrize(('state', 'name', 'text', 'number'), [

@@ -81,6 +81,19 @@ class TestHosts:
         assert [pci.Function.at(host.sysfs, f'0000:af:00.{n}').driver for n in (4, 5, 6)] == [
             'vfio-pci', None, 'nvidia']
 
+    def test_virtual_functions_go_when_their_card_is_bound_otherwise(self, build):
+        host = build("cards: [{model: '8086:4940', at: '0000:6b:00.0', vfs: 4}]\n"
+                     "bound: {'0000:6b:00.0': vfio-pci}")
+        card = pci.Function.at(host.sysfs, '0000:6b:00.0')
+        assert (card.driver, card.virtual_functions, card.read('sriov_numvfs')) == (
+            'vfio-pci', {}, '0')
+
+    def test_a_rule_that_makes_virtual_functions_can_be_told(self, build):
+        host = build("cards: [{model: '8086:4940', at: '0000:6b:00.0', vfs: 4, "
+                     'vfs_by_rule: true}]')
+        host.reboot()
+        assert len(pci.Function.at(host.sysfs, '0000:6b:00.0').virtual_functions) == 4
+
     def test_files_lie_over_what_is_simulated(self, build):
         host = build(f"""
 cards: [{CARD}]

@@ -76,12 +76,27 @@ class TestReboot:
         assert host.sysfs.read('bus/pci/devices/0000:6b:00.0/sriov_numvfs') == '0'
         assert host.sysfs.has(f'bus/pci/devices/{T4}/driver')
 
+    def test_virtual_functions_go_unless_a_rule_makes_them(self, host):
+        host.plug_in('8086:4940', at='0000:6b:00.0', vfs=4)
+        host.plug_in('8086:4940', at='0000:70:00.0', vfs=4, vfs_by_rule=True)
+        host.plug_in('10de:20b5', at='0000:af:00.0')  # as many as the catalogue says
+        for _ in range(2):
+            host.reboot()
+            assert [host.sysfs.read(f'bus/pci/devices/{address}/sriov_numvfs') for address in (
+                '0000:6b:00.0', '0000:70:00.0', '0000:af:00.0')] == ['0', '4', '0']
+            assert not host.sysfs.has('bus/pci/devices/0000:6b:01.0')
+            assert host.sysfs.has('bus/pci/devices/0000:70:01.0/driver')
+
+    @pytest.mark.parametrize(('model', 'count'), [('10de:1eb8', None), ('8086:4940', 0)])
+    def test_a_rule_makes_some_or_there_is_none(self, host, model, count):
+        with pytest.raises(ValueError, match='no virtual functions for a rule to make'):
+            host.plug_in(model, at=T4, vfs=count, vfs_by_rule=True)
+
     def test_a_host_starts_from_nothing(self, host):
         host.plug_in('10de:1eb8', at=T4)
         again = Host(host.sysfs.path)
         assert again.cards == {}
         assert not again.sysfs.has(f'bus/pci/devices/{T4}')
-
 
     def test_a_directory_that_holds_something_else_is_left_alone(self, tmp_path):
         (tmp_path / 'thesis').mkdir()

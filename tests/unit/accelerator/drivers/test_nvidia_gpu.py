@@ -328,6 +328,7 @@ class TestVgpusByVendor:
         driver, handle = load('nvidia_gpu_driver'), stored(handles()[3])
         driver.attach(handle, None)
         host.reboot()
+        host.sysfs.write(f'bus/pci/devices/{L40S}/sriov_numvfs', '32')  # by the operator
         assert self.current(host, handle) == '0'
         driver.attach(handle, None)
         assert self.current(host, handle) == '1150'
