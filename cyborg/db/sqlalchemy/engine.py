@@ -87,14 +87,25 @@ def _served(connection: str | sa.URL) -> sa.Engine:
     dialects.plugins.register('cyborg', __name__, '_FewerTrips')
     facade = enginefacade.transaction_context()
     # threads need not be told to let others run
-    facade.configure(connection=sa.make_url(connection).update_query_pairs(
+    facade.configure(connection=_with_all_characters(sa.make_url(connection)).update_query_pairs(
         [('plugin', 'cyborg')], append=True), thread_checkin=False)
     engine: sa.Engine = facade.writer.get_engine()
     _look_at_rested(engine)
-    if engine.dialect.name in ('mysql', 'mariadb'):
+    if engine.dialect.name == 'mysql':
         _show_what_is_committed(engine)
         engine.dispose()  # oslo.db has made a connection before it knew that
     return engine
+
+
+def _with_all_characters(url: sa.URL) -> sa.URL:
+    """MySQL and MariaDB take characters of four bytes only from connections that say so.
+
+    oslo.db knows the errors of both by the name of MySQL alone, and so do the options of tables.
+    """
+    if url.get_backend_name() not in ('mysql', 'mariadb'):
+        return url
+    return url.set(drivername=url.drivername.replace('mariadb', 'mysql', 1)).update_query_dict(
+        {'charset': 'utf8mb4'})
 
 
 class _FewerTrips(sa.engine.CreateEnginePlugin):

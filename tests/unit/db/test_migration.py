@@ -3,20 +3,11 @@
 
 import pytest
 import sqlalchemy as sa
-from alembic import autogenerate
-from alembic import migration as alembic_migration
 
 from cyborg.db.sqlalchemy import migration, models
-from tests.fixtures.databases import empty
+from tests.fixtures.databases import differences, empty
 
 pytestmark = pytest.mark.migrations
-
-
-def differences(database):
-    with database.engine.connect() as connection:
-        context = alembic_migration.MigrationContext.configure(
-            connection, opts={'compare_type': True})
-        return autogenerate.compare_metadata(context, models.Base.metadata)
 
 
 def test_an_empty_database_is_upgraded_to_what_the_models_say(database):
