@@ -54,7 +54,7 @@ def test_foreign_keys_are_enforced(database):
 
 
 def test_requests_that_an_administrator_bound_go_back_to_their_servers_project(database):
-    migration.upgrade(database, '0008')
+    migration.upgrade(database, '0007')
     now = models.now()
     steps = [('s1', None), ('s1', 'owner'), ('s1', 'admins'), ('s2', 'admins')]
     with database.writer() as session:

@@ -6,7 +6,7 @@ from alembic import op
 from sqlalchemy.dialects import mysql
 
 revision = '0009'
-down_revision = '0010'
+down_revision = '0008'
 
 MOMENT = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), 'mysql', 'mariadb')
 JSON = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')

@@ -3,7 +3,7 @@
 
 from alembic import op
 
-revision = '0008'
+revision = '0006'
 down_revision = '0005'
 
 

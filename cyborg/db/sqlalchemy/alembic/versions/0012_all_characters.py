@@ -10,8 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-revision = '0014'
-down_revision = '0012'
+revision = '0012'
+down_revision = '0011'
 
 ALL = 'CHARACTER SET utf8mb4 COLLATE utf8mb4_bin'
 TABLES = (

@@ -5,8 +5,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
-revision = '0012'
-down_revision = '0006'
+revision = '0011'
+down_revision = '0010'
 
 MOMENT = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), 'mysql', 'mariadb')
 

@@ -8,8 +8,8 @@ project that was the first to have requests of that server.
 import sqlalchemy as sa
 from alembic import op
 
-revision = '0010'
-down_revision = '0013'
+revision = '0008'
+down_revision = '0007'
 
 ARQS = sa.table('ext_arqs', sa.column('instance_uuid'), sa.column('project_id'))
 STEPS = sa.table('arq_transitions', sa.column('id'), sa.column('instance_uuid'),

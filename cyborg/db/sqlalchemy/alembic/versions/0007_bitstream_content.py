@@ -5,8 +5,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
-revision = '0013'
-down_revision = '0008'
+revision = '0007'
+down_revision = '0006'
 
 DOCUMENT = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
 
