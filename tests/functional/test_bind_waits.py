@@ -92,11 +92,11 @@ def test_what_the_host_still_cleans_can_be_had_when_it_is_clean(cloud, host):
     assert {arq['state'] for arq in cloud.arqs(instance=INSTANCE)} == {'Bound'}
 
 
-def test_what_is_left_of_a_servers_failed_attempt_makes_way_though_it_must_be_cleaned(
-        cloud, host):
+def test_what_is_left_of_a_failed_unshelve_makes_way_though_it_must_be_cleaned(cloud, host):
     cloud.profile('all', {'resources:VGPU': '16'})
     left, rp = cloud.request('all'), cloud.rp()
     assert cloud.bind(left, rp=rp, instance=INSTANCE).status_code == 202
+    cloud.nova.offloaded.add(INSTANCE)
     arqs = cloud.request('all')
     assert cloud.bind(arqs, rp=rp, instance=INSTANCE).status_code == 202
     assert {arq['uuid'] for arq in cloud.arqs()} == {arq['uuid'] for arq in arqs}

@@ -9,6 +9,7 @@ import itertools
 import pathlib
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from cyborg.agent.service import Agent
@@ -56,17 +57,21 @@ class Rounds:
         agent = Agent(standalone.conf, standalone.transport, name,
                       Placement(standalone.placement), None, host.sysfs, make_monitor=Silence,
                       driver_names=list(DRIVERS))
-        found = {'first': self._round(agent), 'ready': self._round(agent),
-                 'unchanged': self._round(agent)}
+        look = agent.inventory.sync
+
+        def look_and_beat() -> None:
+            look()
+            agent.inventory.beat()
+        found = {'first': self._round(look), 'ready': self._round(look),
+                 'unchanged': self._round(look_and_beat)}
         host.plug_in(**MORE)
-        found['one card more'] = self._round(agent)
-        agent.attacher.stop()
+        found['one card more'] = self._round(look)
         return found
 
-    def _round(self, agent: Agent) -> dict[str, float]:
+    def _round(self, make: Callable[[], None]) -> dict[str, float]:
         self._counter.start()
         began = time.perf_counter()
-        agent.inventory.sync()
+        make()
         seconds = time.perf_counter() - began
         # nobody waits for what a cast has done
         eventually(lambda: self._counter.counts['statements'])

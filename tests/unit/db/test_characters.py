@@ -45,7 +45,7 @@ def database(request, url):
 
 
 def make_narrow_tables(url):
-    """As releases before 0014 made them by a URL of MariaDB's own name."""
+    """As releases before 0012 made them by a URL of MariaDB's own name."""
     narrow = sa.create_engine(url.set(drivername='mariadb+pymysql'), poolclass=sa.NullPool)
     migration.upgrade(types.SimpleNamespace(engine=narrow), '0011')
     with narrow.begin() as connection:
