@@ -49,6 +49,7 @@ def card(db):
                                  num_accelerators=2)
         part.attach_handles = [models.AttachHandle(key=key, type='PCI', info={},
                                                    is_host_prepared=True) for key in 'ab']
+        part.attributes = [models.Attribute(key='rc', value='VGPU')]
         session.add(device)
 
 
@@ -155,8 +156,9 @@ def test_a_report_of_a_host_that_is_being_forgotten_comes_after_it(db, card):
     report = objects.Report(
         hostname='host', sequence=2, digest='', is_ready=True, conflicts={}, drivers=[],
         devices=[objects.Device(
-            key='card', type='GPU', vendor='10de', driver_name='driver', std_board_info={},
-            vendor_board_info={}, control_paths=[], deployables=[objects.Deployable(
+            hostname='host', key='card', type='GPU', vendor='10de', driver_name='driver',
+            std_board_info={}, vendor_board_info={}, control_paths=[],
+            deployables=[objects.Deployable(
                 name='part', rp_uuid=RP, driver_name='driver', resource_class='VGPU', traits=[],
                 attach_handles=[objects.AttachHandle(key=key, type='PCI', info={},
                                                      is_host_prepared=True) for key in 'abc'])])])
