@@ -119,10 +119,11 @@ class NovaClient:
         if answer.status_code == 409:
             return False
         while True:
-            server.arqs = self._ask('GET', '/accelerator_requests', {200},
-                                    params={'instance': server.uuid}).json()['arqs']
-            if not server.arqs:
+            found = self._ask('GET', '/accelerator_requests', {200},
+                              params={'instance': server.uuid}).json()['arqs']
+            if not found:  # the bind failed, and its requests are shown as no server's
                 return False
+            server.arqs = found
             if len(server.arqs) != len(body):
                 self.mistakes.append(f'server {server.uuid} lost requests: {server.arqs}')
             if {arq['state'] for arq in server.arqs} == {'Bound'}:
