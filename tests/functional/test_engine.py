@@ -17,7 +17,7 @@ from cyborg.clients import keystone
 from cyborg.clients.nova import Nova
 from cyborg.conductor import outbox
 from cyborg.conductor.rpcapi import ConductorAPI
-from cyborg.db.sqlalchemy import models, nova_events
+from cyborg.db.sqlalchemy import attach_handles, models, nova_events
 from cyborg.sim import Host
 from tests.fixtures.cloud import PATIENCE, Cloud, eventually
 from tools.bench.counting import BACKGROUND
@@ -181,6 +181,24 @@ def test_a_handle_that_waits_for_its_clean_up_is_not_given_out(gpus):
     eventually(lambda: {arq['state'] for arq in gpus.arqs()} == {'Bound'})
     gpus.standalone.remove_host('compute1')
     assert_refused_until_cleaned(gpus, rp, 'still cleans up')
+
+
+@pytest.mark.parametrize('gpus', ['[api]\nbind_wait = 0\n'], indirect=True)
+def test_what_is_cleaned_while_a_bind_looks_for_a_handle_can_be_had(gpus, monkeypatch):
+    """On a database with several writers a clean-up may end between two statements of a bind."""
+    gpus.profile('all', {'resources:VGPU': '8'})
+    rp = gpus.rp()
+    assert gpus.bind(gpus.request('all'), rp=rp).status_code == 202
+    eventually(lambda: {arq['state'] for arq in gpus.arqs()} == {'Bound'})
+    gpus.standalone.remove_host('compute1')
+    assert gpus.unbind(*gpus.arqs()).status_code == 202
+    look = attach_handles.clean_up
+
+    def end_clean_ups_and_look(session, *args):
+        session.execute(sa.update(models.AttachHandle).values(cleanup_since=None))
+        return look(session, *args)
+    monkeypatch.setattr(attach_handles, 'clean_up', end_clean_ups_and_look)
+    assert gpus.bind(gpus.request('all'), rp=rp).status_code == 202
 
 
 @pytest.mark.parametrize('gpus', ['heartbeat_timeout = 3\n[agent]\nresync_interval = 1\n'

@@ -17,10 +17,9 @@ from cyborg.objects.arq_states import Event, State
 Arq, Handle = models.ExtArq, models.AttachHandle
 #: where each goes, and whether the host prepares it there
 Taken = list[tuple[Arq, objects.Binding, bool]]
-#: why there is nothing to take
+#: why there is nothing to take yet
 REFUSALS: dict[CleanUp, type[errors.Conflict]] = {
-    CleanUp.NONE: errors.NoFreeHandle, CleanUp.UNDER_WAY: errors.HandleNotClean,
-    CleanUp.OWED: errors.CleanUpOwed}
+    CleanUp.UNDER_WAY: errors.HandleNotClean, CleanUp.OWED: errors.CleanUpOwed}
 
 #: the host has done its part, also where a bind still waits for others of the same server
 IS_PREPARED = sa.or_(Arq.state == State.BOUND,
@@ -118,11 +117,28 @@ def _take(session: orm.Session, rows: Sequence[Arq], wanted: dict[str, objects.B
         matching.require_fit(arq, offer, binding.device_rp_uuid)
         is_host_prepared = offer.take(session, arq.id)
         if is_host_prepared is None:
-            refusal = REFUSALS[attach_handles.clean_up(
-                session, binding.device_rp_uuid, silent_since)]
-            raise refusal(rp=binding.device_rp_uuid, host=binding.hostname, uuid=arq.uuid)
+            offers[binding.device_rp_uuid] = _cleaned_meanwhile(session, arq, binding,
+                                                                silent_since)
+            is_host_prepared = offers[binding.device_rp_uuid].take(session, arq.id)
+        if is_host_prepared is None:
+            raise errors.NoFreeHandle(rp=binding.device_rp_uuid, host=binding.hostname,
+                                      uuid=arq.uuid)
         taken.append((arq, binding, is_host_prepared))
     return taken
+
+
+def _cleaned_meanwhile(session: orm.Session, arq: Arq, binding: objects.Binding,
+                       silent_since: datetime.datetime) -> attach_handles.Offer:
+    """What a provider has to give after all; an error if its host has yet to clean something.
+
+    A host may end a clean-up between two statements of ours: what it had not cleaned when we
+    looked for a handle is free when we ask what it has to clean.
+    """
+    rp = binding.device_rp_uuid
+    refusal = REFUSALS.get(attach_handles.clean_up(session, rp, silent_since))
+    if refusal is not None:
+        raise refusal(rp=rp, host=binding.hostname, uuid=arq.uuid)
+    return attach_handles.offers(session, {rp})[rp]
 
 
 def _start(ledger: Ledger, taken: Taken, deadline: datetime.datetime) -> None:
