@@ -6,6 +6,7 @@ from cyborg.objects.base import CyborgObject, Serializer
 from cyborg.objects.devices import (
     AttachHandle,
     Attribute,
+    Cleaning,
     ControlPath,
     Deployable,
     Device,
@@ -26,10 +27,12 @@ from cyborg.objects.hosts import (
     WorkKind,
 )
 from cyborg.objects.requests import Arq, Binding, DeviceProfile, Transition
+from cyborg.objects.tasks import Step, Task, TaskKind, TaskResult
 
 __all__ = [
-    'Agent', 'Arq', 'AttachHandle', 'Attribute', 'Binding', 'ControlPath', 'CyborgObject',
-    'Deployable', 'Device', 'DeviceProfile', 'DeviceStatus', 'Driver', 'DriverStatus',
-    'HandleType', 'Outcome', 'Plan', 'Programmed', 'Programming', 'Provider', 'Report',
-    'Serializer', 'State', 'Transition', 'Work', 'WorkKind',
+    'Agent', 'Arq', 'AttachHandle', 'Attribute', 'Binding', 'Cleaning', 'ControlPath',
+    'CyborgObject', 'Deployable', 'Device', 'DeviceProfile', 'DeviceStatus', 'Driver',
+    'DriverStatus', 'HandleType', 'Outcome', 'Plan', 'Programmed', 'Programming', 'Provider',
+    'Report', 'Serializer', 'State', 'Step', 'Task', 'TaskKind', 'TaskResult', 'Transition',
+    'Work', 'WorkKind',
 ]

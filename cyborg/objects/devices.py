@@ -17,6 +17,14 @@ class HandleType(StrEnum):
     TEST_PCI = 'TEST_PCI'
 
 
+class Cleaning(StrEnum):
+    """How thoroughly a handle is cleaned between two tenants."""
+
+    NONE = 'none'
+    RESET = 'reset'
+    FULL = 'full'
+
+
 @base.register
 class Attribute(base.Stamped):
     """A fact about a deployable; those of a driver come and go with its reports."""
@@ -39,7 +47,8 @@ class AttachHandle(base.Stamped):
 
     # 1.0: first version
     # 1.1: companions
-    VERSION = '1.1'
+    # 1.2: cleaning
+    VERSION = '1.2'
     fields = {
         'uuid': fields.UUIDField(),
         #: what tells it from its siblings and survives a new look at the host
@@ -54,6 +63,8 @@ class AttachHandle(base.Stamped):
         'occupant': fields.StringField(nullable=True, default=None),
         #: PCI addresses of the other functions of its IOMMU group, bridges apart
         'companions': fields.ListOfStringsField(default=[]),
+        #: how the agent cleans it after each request, unless the profile says otherwise
+        'cleaning': fields.EnumField(valid_values=tuple(Cleaning), default=Cleaning.NONE),
     }
 
 

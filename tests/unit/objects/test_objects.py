@@ -16,7 +16,7 @@ MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
 FINGERPRINTS = {
     'Agent': '1.0-663ed6bfd194dcea75869f8b3b237113',
     'Arq': '1.0-5d8132ba2236be5f8d3977d725b13243',
-    'AttachHandle': '1.1-507aa475c9d3624584b625a339c2ca04',
+    'AttachHandle': '1.2-b771225e40fc152f1f5c9c9763d74e8f',
     'Attribute': '1.0-20981dba2a4492ea70c79e6ce923af1d',
     'Binding': '1.0-521e536e43341e64b7b2ec85729e40b8',
     'ControlPath': '1.0-622e5cd6501cf09e4f114200add598ef',
@@ -30,6 +30,9 @@ FINGERPRINTS = {
     'Programming': '1.0-cd23aa5b10860dece876b4a939a319c7',
     'Provider': '1.0-bb052c05bbc37c0cbfba7521db04c92f',
     'Report': '1.3-465c65028344ea6ce58b32e383319d10',
+    'Step': '1.0-1379cce3ba35195642ecbfcaed6b06f2',
+    'Task': '1.0-f2c1fafd88c530a4336f52a3a0094a87',
+    'TaskResult': '1.0-4a451edc89c7748a9dc51ac5e4f1be47',
     'Transition': '1.0-aff5758f2a1b7fc1477fa86d712ef690',
     'Work': '1.0-ea3d9871fff6239bf9dfc3d57d4441fc',
 }
