@@ -11,8 +11,8 @@ from typing import Any
 from oslo_config import cfg
 
 from cyborg import errors
-from cyborg.api.schemas import device_profile_groups
 from cyborg.db.sqlalchemy import device_profiles, engine, migration
+from cyborg.objects import profile_groups
 
 #: an entry of a group: its key, and its value if it matters
 Entry = tuple[str, str | None]
@@ -79,12 +79,12 @@ def _entries(text: str) -> list[Entry]:
     prefix, _, rest = text.partition(':')
     match prefix:
         case 'resources' | 'trait' if rest:
-            return [(f'{prefix}:{device_profile_groups.spelled(rest)}', None)]
+            return [(f'{prefix}:{profile_groups.spelled(rest)}', None)]
         case 'accel' if rest:
             key, _, value = rest.partition(':')
             return [(f'accel:{key}', value or None)]
         case _ if not rest:
-            name = device_profile_groups.spelled(prefix)
+            name = profile_groups.spelled(prefix)
             return [(f'resources:{name}', None), (f'trait:{name}', None)]
     raise errors.ConfigError(
         why=f'{text} does not begin with resources:, trait: or accel:, and is no bare name.')
@@ -110,7 +110,7 @@ def _renamed(profile: str, groups: Sequence[Group], names: Mapping[Entry, Entry]
     try:
         renamed = [_group(group, names) for group in groups]
         if renamed != groups:
-            renamed = device_profile_groups.normalize(renamed, extra_keys)
+            renamed = profile_groups.normalize(renamed, extra_keys)
     except ValueError as error:
         raise errors.ConfigError(
             why=f'Nothing is changed, since device profile {profile} would not be valid any '

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device profiles on the wire: shapes here, the meaning of groups in device_profile_groups."""
+"""Device profiles on the wire: shapes here, the meaning of groups in objects.profile_groups."""
 
 import re
 from collections.abc import Collection
 from typing import Any
 
 from cyborg import errors, objects
-from cyborg.api.schemas import checks, device_profile_groups, shapes
+from cyborg.api.schemas import checks, shapes
 from cyborg.api.schemas.shapes import since
+from cyborg.objects import profile_groups
 
 LONGEST_NAME = 255
 LONGEST_DESCRIPTION = 65535
@@ -111,7 +112,7 @@ def checked(whose: str, document: dict[str, Any],
             raise ValueError(f'its description must not be longer than {LONGEST_DESCRIPTION} '
                              f'characters.')
         if 'groups' in values:
-            values['groups'] = device_profile_groups.normalize(values['groups'], extra_keys)
+            values['groups'] = profile_groups.normalize(values['groups'], extra_keys)
     except ValueError as error:
         raise errors.InvalidProfile(name=repr(whose[:64]), why=str(error)) from error
     return values

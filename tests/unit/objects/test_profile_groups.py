@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cyborg.api.schemas.device_profile_groups import MOST_UNITS, normalize
+from cyborg.objects.profile_groups import MOST_UNITS, normalize
 
 UUID = '9f1c8a52-7a0f-4d1b-8b53-8a0f5d0d6f21'
 
