@@ -10,17 +10,20 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-import sqlalchemy as sa
-from sqlalchemy import orm
-
 from cyborg import errors
-from cyborg.db.sqlalchemy import arqs, attach_handles, engine, models, nova_events, releasing
+from cyborg.db.sqlalchemy import (
+    attach_handles,
+    audit,
+    engine,
+    locked_arqs,
+    models,
+    nova_events,
+    releasing,
+)
 from cyborg.db.sqlalchemy.history import Cause
 from cyborg.db.sqlalchemy.ledger import Ledger, transact
 from cyborg.objects import arq_states
 from cyborg.objects.arq_states import State
-
-Arq, Handle = models.ExtArq, models.AttachHandle
 
 CAUSE = Cause('audit')
 #: younger than this, two services may simply not have told one another yet
@@ -75,9 +78,14 @@ class Audit:
         """All disagreements."""
         with self._db.reader() as session:
             before = models.now() - self._grace
-            findings = [*_handles(session), *_requests(session), *_unused(session),
-                        *_clean_ups(session, before), *_programmings(session, before),
-                        *_outbox(session, before)]
+            findings = [
+                *_handles(audit.handles_held_in(session, NOT_HOLDING)),
+                *_requests(audit.wrongly_holding(session, arq_states.HOLDING)),
+                *_unused(audit.unchanged(session, UNUSED, models.now() - LONG_UNUSED)),
+                *_clean_ups(audit.waiting_for_clean_up(session, before)),
+                *_programmings(audit.waiting_for_image(session, before)),
+                *_outbox(audit.count_waiting_events(session, before),
+                         nova_events.given_up(session))]
         try:
             findings.extend(self._with_others(before))
         except errors.Unavailable as error:
@@ -103,10 +111,12 @@ class Audit:
         hostname = ''
         while True:
             with self._db.reader() as session:
-                hostname = _next_host(session, hostname)
-                if hostname is None:
+                following = audit.next_host(session, hostname)
+                if following is None:
                     return
-                servers, places = _servers(session, hostname, before), _places(session, hostname)
+                hostname = following
+                servers = audit.providers_by_server(session, hostname, State.BOUND, before)
+                places = audit.servers_by_provider(session, hostname)
             yield from self._neighbours(servers, before)
             yield from self._leaks(places)
 
@@ -144,25 +154,15 @@ class Audit:
                         f'still there when the audit is run again')
 
 
-def _handles(session: orm.Session) -> Iterator[Finding]:
+def _handles(rows: audit.Rows) -> Iterator[Finding]:
     """Handles held by requests that should hold none."""
-    rows = session.execute(
-        sa.select(Handle.uuid, Arq.id, Arq.uuid, Arq.state)
-        .join(Arq, Handle.arq_id == Arq.id).where(Arq.state.in_(NOT_HOLDING)))
     for handle, arq_id, arq, state in rows:
         yield Finding(f'Handle {handle} is held by request {arq}, which is {state}.',
                       'free the handle', _free(arq_id))
 
 
-def _requests(session: orm.Session) -> Iterator[Finding]:
+def _requests(rows: audit.Rows) -> Iterator[Finding]:
     """Requests that should hold a handle and do not, or hold one of another provider."""
-    deployable = models.Deployable
-    rows = session.execute(
-        sa.select(Arq.uuid, Arq.state, Arq.device_rp_uuid, Handle.id, deployable.rp_uuid)
-        .outerjoin(Handle, Handle.arq_id == Arq.id)
-        .outerjoin(deployable, Handle.deployable_id == deployable.id)
-        .where(Arq.state.in_(arq_states.HOLDING),
-               sa.or_(Handle.id.is_(None), deployable.rp_uuid != Arq.device_rp_uuid)))
     for uuid, state, wanted, handle, held in rows:
         if handle is None:
             yield Finding(f'Request {uuid} is {state} without a handle.', 'unbind the request',
@@ -173,88 +173,39 @@ def _requests(session: orm.Session) -> Iterator[Finding]:
                 'if it is still told when the audit is run again, shelve and unshelve the server')
 
 
-def _unused(session: orm.Session) -> Iterator[Finding]:
+def _unused(rows: audit.Rows) -> Iterator[Finding]:
     """Requests that are no server's. They hold nothing but their profile."""
-    since = sa.func.coalesce(Arq.updated_at, Arq.created_at, type_=models.Moment)
-    rows = session.execute(
-        sa.select(Arq.uuid, Arq.state, since)
-        .where(Arq.state.in_(UNUSED), since < models.now() - LONG_UNUSED).order_by(Arq.id))
     for uuid, state, moment in rows:
         yield Finding(f'Request {uuid} is {state} since {moment:%Y-%m-%d %H:%M} UTC, and no '
                       f"server's.", 'delete the request', _delete_unused(uuid))
 
 
-def _clean_ups(session: orm.Session, before: datetime.datetime) -> Iterator[Finding]:
+def _clean_ups(rows: audit.Rows) -> Iterator[Finding]:
     """Handles that hosts should have cleaned long ago."""
-    device = models.Device
-    rows = session.execute(
-        sa.select(Handle.uuid, device.hostname, Handle.work_attempts, Handle.work_error)
-        .join(Handle.deployable).join(models.Deployable.device)
-        .where(Handle.cleanup_since < before))
     for handle, hostname, attempts, error in rows:
         why = f'it failed {attempts} times: {error}' if error else 'its agent has not done it'
         yield Finding(f'Handle {handle} on {hostname} waits for its clean-up; {why}',
                       f'see to the agent of {hostname}, or cyborg-manage host forget')
 
 
-def _programmings(session: orm.Session, before: datetime.datetime) -> Iterator[Finding]:
+def _programmings(rows: audit.Rows) -> Iterator[Finding]:
     """Images that hosts should have loaded long ago."""
-    deployable, device = models.Deployable, models.Device
-    rows = session.execute(
-        sa.select(deployable.uuid, deployable.program_image, device.hostname)
-        .join(deployable.device).where(deployable.program_since < before))
     for uuid, image, hostname in rows:
         yield Finding(f'Deployable {uuid} on {hostname} waits for image {image}; until its '
                       'agent says how loading that ended, nobody can have it.',
                       f'see to the agent of {hostname}, or cyborg-manage host forget')
 
 
-def _outbox(session: orm.Session, before: datetime.datetime) -> Iterator[Finding]:
+def _outbox(waiting: int, given_up: int) -> Iterator[Finding]:
     """Events that Nova should have heard long ago."""
-    event = models.NovaEvent
-    count = session.scalar(sa.select(sa.func.count()).select_from(event).where(
-        event.created_at < before, event.given_up_at.is_(None)))
-    if count:
-        yield Finding(f'{count} events wait for Nova to take them.',
+    if waiting:
+        yield Finding(f'{waiting} events wait for Nova to take them.',
                       'see why Nova refuses them: the conductor log tells')
-    if given_up := nova_events.given_up(session):
+    if given_up:
         yield Finding(f'{given_up} events were given up: Nova refused them for too long, and may '
                       'not know how binds ended.',
                       'see why Nova refuses them, which the conductor log tells; then send them '
                       'again', lambda ledger: nova_events.resume(ledger.session))
-
-
-def _next_host(session: orm.Session, hostname: str) -> str | None:
-    """The host that follows this one among those with devices or requests."""
-    following = sa.union_all(*(
-        sa.select(sa.func.min(column).label('hostname')).where(column > hostname)
-        for column in (models.Device.hostname, Arq.hostname))).subquery()
-    return session.scalar(sa.select(sa.func.min(following.c.hostname)))
-
-
-def _servers(session: orm.Session, hostname: str,
-             before: datetime.datetime) -> dict[str, set[str]]:
-    """Servers whose requests on a host have been bound for a while: uuid -> providers."""
-    found: dict[str, set[str]] = {}
-    for server, provider in session.execute(
-            sa.select(Arq.instance_uuid, Arq.device_rp_uuid)
-            .where(Arq.hostname == hostname, Arq.state == State.BOUND,
-                   Arq.updated_at < before)):
-        found.setdefault(str(server), set()).add(str(provider))
-    return found
-
-
-def _places(session: orm.Session, hostname: str) -> dict[str, set[str]]:
-    """The providers of what a host has, and the servers that have requests there."""
-    found: dict[str, set[str]] = {
-        str(provider): set() for provider in session.scalars(
-            sa.select(models.Deployable.rp_uuid).join(models.Deployable.device)
-            .where(models.Device.hostname == hostname))}
-    for server, provider in session.execute(
-            sa.select(Arq.instance_uuid, Arq.device_rp_uuid)
-            .where(Arq.hostname == hostname, Arq.instance_uuid.is_not(None))):
-        found.setdefault(str(provider), set()).add(str(server))
-    return found
 
 
 # -- remedies; each looks again, for a moment has passed ---------------------------------------
@@ -262,16 +213,14 @@ def _places(session: orm.Session, hostname: str) -> dict[str, set[str]]:
 
 def _free(arq_id: int) -> Fix:
     def fix(ledger: Ledger) -> None:
-        rows = arqs.locked(ledger.session, Arq.id == arq_id,
-                           Arq.state.not_in(arq_states.HOLDING))
+        rows = locked_arqs.in_other_states(ledger.session, arq_id, arq_states.HOLDING)
         releasing.let_go(ledger, rows)
     return fix
 
 
 def _unbind(uuid: str) -> Fix:
     def fix(ledger: Ledger) -> None:
-        rows = arqs.locked(ledger.session, Arq.uuid == uuid,
-                           Arq.state.in_(arq_states.HOLDING))
+        rows = locked_arqs.in_states(ledger.session, uuid, arq_states.HOLDING)
         wrong = [row for row in rows
                  if attach_handles.held_by(ledger.session, row.id) is None]
         releasing.unbind_rows(ledger, wrong, 'The audit found it without its handle.')
@@ -280,7 +229,7 @@ def _unbind(uuid: str) -> Fix:
 
 def _delete_unused(uuid: str) -> Fix:
     def fix(ledger: Ledger) -> None:
-        rows = arqs.locked(ledger.session, Arq.uuid == uuid, Arq.state.in_(UNUSED))
+        rows = locked_arqs.in_states(ledger.session, uuid, UNUSED)
         releasing.delete_rows(ledger, rows, 'The audit found that nobody uses it.')
     return fix
 
@@ -288,8 +237,6 @@ def _delete_unused(uuid: str) -> Fix:
 def _delete_of(server: str, providers: set[str], before: datetime.datetime) -> Fix:
     def fix(ledger: Ledger) -> None:
         # not those that it was given meanwhile, by an evacuation or when it was unshelved
-        rows = arqs.locked(ledger.session, Arq.instance_uuid == server,
-                           Arq.device_rp_uuid.in_(providers),
-                           Arq.state == State.BOUND, Arq.updated_at < before)
+        rows = locked_arqs.of_server(ledger.session, server, providers, State.BOUND, before)
         releasing.delete_rows(ledger, rows, 'The audit found its server gone.')
     return fix

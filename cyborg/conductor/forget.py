@@ -4,23 +4,26 @@
 import datetime
 from collections.abc import Sequence
 
-import sqlalchemy as sa
-from sqlalchemy import orm
-
 from cyborg import errors
-from cyborg.db.sqlalchemy import arqs, engine, inventory, models, releasing
+from cyborg.db.sqlalchemy import (
+    agents,
+    devices,
+    engine,
+    inventory,
+    locked_arqs,
+    models,
+    releasing,
+)
 from cyborg.db.sqlalchemy.history import Cause
-from cyborg.db.sqlalchemy.ledger import transact
+from cyborg.db.sqlalchemy.ledger import Ledger, transact
 
 
 def require_gone(db: engine.Database, hostname: str, silent_since: datetime.datetime) -> None:
     """Refuse to forget a host whose agent lives: it would only come back."""
     with db.reader() as session:
-        beat = session.scalar(sa.select(models.Agent.last_heartbeat).where(
-            models.Agent.hostname == hostname))
-        known = beat or session.scalar(sa.select(models.Device.id).where(
-            models.Device.hostname == hostname).limit(1))
-    if not known:
+        beat = agents.last_heartbeat(session, hostname)
+        is_known = beat is not None or devices.are_on(session, hostname)
+    if not is_known:
         raise errors.NotFound(f'There is no host {hostname}.')
     if beat is not None and beat >= silent_since:
         raise errors.Conflict(
@@ -37,26 +40,24 @@ def forget(db: engine.Database, hostname: str) -> dict[str, int]:
     with transact(db, Cause('operator')) as ledger:
         session = ledger.session
         # first, so that a report of the host waits until we are done
-        session.execute(sa.delete(models.Agent).where(models.Agent.hostname == hostname))
-        rows = arqs.locked(session, models.ExtArq.hostname == hostname)
-        devices = inventory.load(session, hostname)
-        rows += _late_holders(session, devices, rows)
+        agents.delete(session, hostname)
+        rows = locked_arqs.on_host(session, hostname)
+        cards = inventory.load(session, hostname)
+        rows += _late_holders(ledger, cards, rows)
         releasing.unbind_rows(ledger, rows, f'Host {hostname} is gone.')
         ledger.work.clear()  # nobody is there to do it
-        for device in devices:
-            session.delete(device)
-        session.execute(sa.delete(models.DividedCard).where(
-            models.DividedCard.hostname == hostname))
+        devices.delete(session, cards)
+        devices.forget_divided(session, hostname)
         ledger.stale_hosts.clear()
-    return {'requests unbound': len(rows), 'devices forgotten': len(devices)}
+    return {'requests unbound': len(rows), 'devices forgotten': len(cards)}
 
 
-def _late_holders(session: orm.Session, devices: Sequence[models.Device],
+def _late_holders(ledger: Ledger, cards: Sequence[models.Device],
                   rows: Sequence[models.ExtArq]) -> list[models.ExtArq]:
     """Have all handles of these devices for ourselves; answers who holds one and is not among
     the rows."""
-    handles = [handle for device in devices for part in device.deployables
+    handles = [handle for card in cards for part in card.deployables
                for handle in part.attach_handles]
     inventory.lock(handles)
-    late = {handle.arq_id for handle in handles} - {None, *(row.id for row in rows)}
-    return arqs.locked(session, models.ExtArq.id.in_(late)) if late else []
+    holders = {handle.arq_id for handle in handles if handle.arq_id is not None}
+    return locked_arqs.by_id(ledger.session, holders - {row.id for row in rows})

@@ -1,23 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an operator watches, in Prometheus' format: counted by whoever sweeps, told by anybody."""
 
-import datetime
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import prometheus_client
-import sqlalchemy as sa
 from oslo_log import log
 from prometheus_client import core, registry
-from sqlalchemy import orm
 
-from cyborg.db.sqlalchemy import engine, models, nova_events, rounds
+from cyborg.db.sqlalchemy import engine, rounds
+
+# counted in the round of a sweep, which asks for them here
+from cyborg.db.sqlalchemy.figures import figures as figures
 
 LOG = log.getLogger(__name__)
-
-#: a range, which every database finds in an index; SQLite does not if asked for what is not null
-LONG_AGO = datetime.datetime.min.replace(year=1970, tzinfo=datetime.UTC)
-
 
 #: what is told of each figure, and the label that tells its parts apart
 FIGURES = {
@@ -29,21 +25,6 @@ FIGURES = {
     'events_given_up': ('Events that Nova refused for too long', None),
     'audit_findings': ('Disagreements that the last audit found in the database', None),
 }
-
-
-def figures(session: orm.Session, silent_since: datetime.datetime) -> dict[str, Any]:
-    """What the rows say, for the conductor whose round it is."""
-    is_alive = models.Agent.last_heartbeat >= silent_since
-    return {
-        'arqs': _by(session, models.ExtArq, models.ExtArq.state),
-        'devices': _by(session, models.Device, models.Device.type),
-        'agents': {'true': _count(session, models.Agent, is_alive),
-                   'false': _count(session, models.Agent, sa.not_(is_alive))},
-        'cleanups_owed': _count(session, models.AttachHandle,
-                                models.AttachHandle.cleanup_since > LONG_AGO),
-        'events_waiting': _count(session, models.NovaEvent,
-                                 models.NovaEvent.given_up_at.is_(None)),
-        'events_given_up': nova_events.given_up(session)}
 
 
 class Metrics(registry.Collector):
@@ -79,16 +60,6 @@ class Metrics(registry.Collector):
             server.shutdown()
             server.server_close()
         return stop
-
-
-def _count(session: orm.Session, model: Any, *where: Any) -> int:
-    return session.scalar(sa.select(sa.func.count()).select_from(model).where(*where)) or 0
-
-
-def _by(session: orm.Session, model: Any, column: Any) -> dict[str, int]:
-    """How many there are of each value."""
-    counted = sa.select(column, sa.func.count()).select_from(model).group_by(column)
-    return {row[0]: row[1] for row in session.execute(counted)}
 
 
 def _family(figure: str, value: Any) -> Any:

@@ -12,7 +12,7 @@ from oslo_log import log
 
 from cyborg import errors
 from cyborg.clients.nova import Nova
-from cyborg.db.sqlalchemy import arqs, engine, models, nova_events
+from cyborg.db.sqlalchemy import engine, locked_arqs, models, nova_events
 from cyborg.db.sqlalchemy.history import Cause
 from cyborg.db.sqlalchemy.ledger import transact
 from cyborg.objects.arq_states import Event
@@ -218,7 +218,7 @@ class Outbox:
         """Send these of one claim no more; operators are told, and can have it done."""
         since = {event.arq_uuid: event.refused_since for event in events}
         with transact(self._db, CAUSE) as ledger:
-            rows = arqs.locked(ledger.session, models.ExtArq.uuid.in_(since))
+            rows = locked_arqs.by_uuid(ledger.session, since)
             given_up = nova_events.give_up(ledger.session, events)
             for row in rows:
                 if row.uuid in given_up:

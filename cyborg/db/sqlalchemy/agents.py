@@ -77,6 +77,16 @@ def conflicts(session: orm.Session) -> dict[str, str]:
             for name, owner in claimed.items()}
 
 
+def last_heartbeat(session: orm.Session, hostname: str) -> datetime.datetime | None:
+    """When the agent of a host was last heard of; None if there is no such agent."""
+    return session.scalar(sa.select(Agent.last_heartbeat).where(Agent.hostname == hostname))
+
+
+def delete(session: orm.Session, hostname: str) -> None:
+    """Delete the agent of a host."""
+    session.execute(sa.delete(Agent).where(Agent.hostname == hostname))
+
+
 def _shown(row: Agent, silent_since: datetime.datetime) -> objects.Agent:
     return objects.Agent.of(row, is_alive=row.last_heartbeat >= silent_since,
                             drivers=[objects.Driver(**driver) for driver in row.drivers])

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices in SQL."""
 
+from collections.abc import Iterable
+
 import sqlalchemy as sa
 from sqlalchemy import orm
 
@@ -40,3 +42,21 @@ def set_status(session: orm.Session, uuid: str, status: str) -> str:
     session.execute(sa.update(Device).where(Device.uuid == uuid).values(status=status))
     agents.distrust(session, [hostname])
     return hostname
+
+
+def are_on(session: orm.Session, hostname: str) -> bool:
+    """Returns whether a host has devices."""
+    return session.scalar(
+        sa.select(Device.id).where(Device.hostname == hostname).limit(1)) is not None
+
+
+def delete(session: orm.Session, devices: Iterable[Device]) -> None:
+    """Delete devices with all their parts."""
+    for device in devices:
+        session.delete(device)
+
+
+def forget_divided(session: orm.Session, hostname: str) -> None:
+    """Forget which cards of a host were divided."""
+    divided = models.DividedCard
+    session.execute(sa.delete(divided).where(divided.hostname == hostname))

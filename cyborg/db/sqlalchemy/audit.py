@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an audit reads: rows that may disagree, and what a host has to compare with others."""
+
+import datetime
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from cyborg.db.sqlalchemy import models
+from cyborg.objects.arq_states import State
+
+Arq, Handle = models.ExtArq, models.AttachHandle
+Deployable, Device, Event = models.Deployable, models.Device, models.NovaEvent
+
+#: tuples of the columns that the function names
+Rows = Sequence[Any]
+
+
+def handles_held_in(session: orm.Session, states: Collection[State]) -> Rows:
+    """Handles that requests in these states hold: handle's uuid, request's id, uuid and state."""
+    return session.execute(
+        sa.select(Handle.uuid, Arq.id, Arq.uuid, Arq.state)
+        .join(Arq, Handle.arq_id == Arq.id).where(Arq.state.in_(states))).all()
+
+
+def wrongly_holding(session: orm.Session, states: Collection[State]) -> Rows:
+    """Requests in these states without a handle, or with one of a provider that is not theirs:
+    uuid, state, provider, handle's id and provider."""
+    return session.execute(
+        sa.select(Arq.uuid, Arq.state, Arq.device_rp_uuid, Handle.id, Deployable.rp_uuid)
+        .outerjoin(Handle, Handle.arq_id == Arq.id)
+        .outerjoin(Deployable, Handle.deployable_id == Deployable.id)
+        .where(Arq.state.in_(states),
+               sa.or_(Handle.id.is_(None), Deployable.rp_uuid != Arq.device_rp_uuid))).all()
+
+
+def unchanged(session: orm.Session, states: Collection[State],
+              before: datetime.datetime) -> Rows:
+    """Requests that are in one of these states since before then: uuid, state and since when."""
+    since = sa.func.coalesce(Arq.updated_at, Arq.created_at, type_=models.Moment)
+    return session.execute(
+        sa.select(Arq.uuid, Arq.state, since)
+        .where(Arq.state.in_(states), since < before).order_by(Arq.id)).all()
+
+
+def waiting_for_clean_up(session: orm.Session, before: datetime.datetime) -> Rows:
+    """Handles that wait since before then: uuid, host, failed attempts and the last error."""
+    return session.execute(
+        sa.select(Handle.uuid, Device.hostname, Handle.work_attempts, Handle.work_error)
+        .join(Handle.deployable).join(Deployable.device)
+        .where(Handle.cleanup_since < before)).all()
+
+
+def waiting_for_image(session: orm.Session, before: datetime.datetime) -> Rows:
+    """Deployables that wait since before then: uuid, image and host."""
+    return session.execute(
+        sa.select(Deployable.uuid, Deployable.program_image, Device.hostname)
+        .join(Deployable.device).where(Deployable.program_since < before)).all()
+
+
+def count_waiting_events(session: orm.Session, before: datetime.datetime) -> int:
+    """How many events wait for Nova since before then."""
+    return session.scalar(sa.select(sa.func.count()).select_from(Event).where(
+        Event.created_at < before, Event.given_up_at.is_(None))) or 0
+
+
+def next_host(session: orm.Session, hostname: str) -> str | None:
+    """The host that follows this one among those with devices or requests."""
+    following = sa.union_all(*(
+        sa.select(sa.func.min(column).label('hostname')).where(column > hostname)
+        for column in (Device.hostname, Arq.hostname))).subquery()
+    found: str | None = session.scalar(sa.select(sa.func.min(following.c.hostname)))
+    return found
+
+
+def providers_by_server(session: orm.Session, hostname: str, state: State,
+                        before: datetime.datetime) -> dict[str, set[str]]:
+    """Servers whose requests on a host are in this state since before then, with the providers
+    of these."""
+    found: dict[str, set[str]] = {}
+    for server, provider in session.execute(
+            sa.select(Arq.instance_uuid, Arq.device_rp_uuid)
+            .where(Arq.hostname == hostname, Arq.state == state, Arq.updated_at < before)):
+        found.setdefault(str(server), set()).add(str(provider))
+    return found
+
+
+def servers_by_provider(session: orm.Session, hostname: str) -> dict[str, set[str]]:
+    """The providers of what a host has, and the servers that have requests there."""
+    found: dict[str, set[str]] = {
+        str(provider): set() for provider in session.scalars(
+            sa.select(Deployable.rp_uuid).join(Deployable.device)
+            .where(Device.hostname == hostname))}
+    for server, provider in session.execute(
+            sa.select(Arq.instance_uuid, Arq.device_rp_uuid)
+            .where(Arq.hostname == hostname, Arq.instance_uuid.is_not(None))):
+        found.setdefault(str(provider), set()).add(str(server))
+    return found

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counts rows for the metrics."""
+
+import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from cyborg.db.sqlalchemy import models, nova_events
+
+#: a range, which every database finds in an index; SQLite does not if asked for what is not null
+LONG_AGO = datetime.datetime.min.replace(year=1970, tzinfo=datetime.UTC)
+
+
+def figures(session: orm.Session, silent_since: datetime.datetime) -> dict[str, Any]:
+    """The figures of the database by name: a count, or counts by the value of a label."""
+    is_alive = models.Agent.last_heartbeat >= silent_since
+    return {
+        'arqs': _by(session, models.ExtArq, models.ExtArq.state),
+        'devices': _by(session, models.Device, models.Device.type),
+        'agents': {'true': _count(session, models.Agent, is_alive),
+                   'false': _count(session, models.Agent, sa.not_(is_alive))},
+        'cleanups_owed': _count(session, models.AttachHandle,
+                                models.AttachHandle.cleanup_since > LONG_AGO),
+        'events_waiting': _count(session, models.NovaEvent,
+                                 models.NovaEvent.given_up_at.is_(None)),
+        'events_given_up': nova_events.given_up(session)}
+
+
+def _count(session: orm.Session, model: Any, *where: Any) -> int:
+    return session.scalar(sa.select(sa.func.count()).select_from(model).where(*where)) or 0
+
+
+def _by(session: orm.Session, model: Any, column: Any) -> dict[str, int]:
+    """How many there are of each value."""
+    counted = sa.select(column, sa.func.count()).select_from(model).group_by(column)
+    return {row[0]: row[1] for row in session.execute(counted)}
