@@ -5,6 +5,7 @@ Version history of the ``os_acc`` namespace:
 
 * 1.0: is_ready, plug, unplug
 * 1.1: ``wait`` of plug: without it the agent answers at once, None for "ask again"
+* 1.2: obstacle: why the agent is not ready, None if it is
 """
 
 import threading
@@ -22,6 +23,8 @@ NAMESPACE = 'os_acc'
 VERSION = '1.0'
 #: Of a plug that is asked for again until it is done.
 ASKING_VERSION = '1.1'
+#: Of the question why an agent is not ready.
+OBSTACLE_VERSION = '1.2'
 
 #: Seconds for one is_ready. Short: a message to an agent that is not there yet is
 #: lost, so only the next one can reach the agent once it has come.
@@ -123,6 +126,11 @@ class Agent:
 
     def _why_not_ready(self, timeout: float) -> str:
         """What the agent says; nothing if it is ready."""
+        try:
+            return str(self.call('obstacle', timeout, errors.AgentError, OBSTACLE_VERSION) or '')
+        except errors.AgentError as failure:
+            if failure.kind != messaging.UnsupportedVersion.__name__:
+                return f'{failure.reason} ({failure.kind})'
         try:
             return '' if self.call('is_ready', timeout) else 'Not all its devices are published.'
         except errors.AgentError as failure:

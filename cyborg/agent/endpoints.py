@@ -34,7 +34,7 @@ class Conducted:
 class OsAcc:
     """os_acc's calls, in a namespace and with a version of their own: plain data both ways."""
 
-    target = messaging.Target(namespace='os_acc', version='1.1')
+    target = messaging.Target(namespace='os_acc', version='1.2')
 
     def __init__(self, conf: cfg.ConfigOpts, hostname: str, inventory: Inventory,
                  conductor: ConductorAPI) -> None:
@@ -44,8 +44,12 @@ class OsAcc:
         self._conductor = conductor
 
     def is_ready(self, ctxt: Any) -> bool:
-        """All devices are enumerated and their traits published."""
-        return self._inventory.is_ready.is_set()
+        """Whether nothing is in the way; see obstacle()."""
+        return self._inventory.readiness.obstacle() is None
+
+    def obstacle(self, ctxt: Any) -> str | None:
+        """Why the agent is not ready; None if it is."""
+        return self._inventory.readiness.obstacle()
 
     @messaging.expected_exceptions(errors.CyborgError)
     def plug(self, ctxt: Any, instance_info: dict[str, str], selected_rp: dict[str, Any],

@@ -18,6 +18,7 @@ from cyborg.accelerator.sysfs import Sysfs
 from cyborg.agent import drivers
 from cyborg.agent.attach import Attacher
 from cyborg.agent.programming import Programmer
+from cyborg.agent.readiness import Readiness
 from cyborg.clients.placement import Placement
 from cyborg.conductor.rpcapi import ConductorAPI
 
@@ -68,6 +69,7 @@ class Inventory:
         self._failures = 0
         #: all drivers were asked, and Placement has what they found
         self.is_ready = threading.Event()
+        self.readiness = Readiness(guard.name for guard in guards)
 
     # -- the thread ------------------------------------------------------------------------
 
@@ -100,7 +102,8 @@ class Inventory:
             obstacle = None
             try:
                 self.sync()
-                self._failures = 0
+                # a driver that never answered is asked again soon: nova-compute may wait for it
+                self._failures = self._failures + 1 if self.readiness.is_waiting else 0
             except (errors.CyborgError, messaging.MessagingException) as error:
                 self._failures += 1
                 obstacle = getattr(error, 'faultstring', str(error))
@@ -131,6 +134,10 @@ class Inventory:
 
     def sync(self) -> None:
         """One round: see, report, publish, finish what was left undone."""
+        with self.readiness.round():
+            self._sync()
+
+    def _sync(self) -> None:
         must_report, self._must_report = self._must_report, False
         cause, self._cause = self._cause, None
         asker = context.internal(cause)
@@ -152,6 +159,7 @@ class Inventory:
         done, prepared = self._attacher.count, self._attacher.prepared
         is_loading = not self._programmer.is_idle
         found, states = drivers.discover(self._guards)
+        self.readiness.note(states)
         if is_loading:  # what was seen may be from before or after
             for deployable in (part for device in found for part in device.deployables):
                 deployable.content = {}

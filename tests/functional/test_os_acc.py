@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Both doors lead to the same engine: what os_acc plugs, the REST API shows."""
 
+import threading
 import uuid
+from concurrent import futures
 
 import pytest
 
 import os_acc
+from cyborg.accelerator.drivers import fake
+from cyborg.sim import nova as sim_nova
+from tests.fixtures.cloud import FakeHost, eventually
 
 FPGA = {'resources:FPGA': '2', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
 
@@ -17,6 +22,11 @@ def compute(cloud):
     os_acc.initialize(cloud.standalone.conf, host='compute1',
                       transport=cloud.standalone.transport)
     return cloud
+
+
+def initialize(cloud, host, timeout=60):
+    os_acc.initialize(cloud.standalone.conf, host=host, transport=cloud.standalone.transport,
+                      timeout=timeout)
 
 
 def server():
@@ -93,3 +103,53 @@ def test_a_plug_that_cannot_be_done_says_why_and_leaves_nothing(compute, specs, 
     with pytest.raises(os_acc.PlugFailed, match=sentence):
         os_acc.plug(server(), {'uuid': compute.rp()}, specs)
     assert compute.arqs() == []
+
+
+# -- initialize() ----------------------------------------------------------------------------
+
+
+def test_a_new_compute_host_is_ready_before_nova_has_created_its_compute_node(cloud):
+    host = cloud.hosts['new1'] = FakeHost('new1', cloud.directory / 'new1')
+    cloud.standalone.add_host(host)
+    # initialize() returns though there is no compute node
+    initialize(cloud, 'new1')
+    assert not cloud.agent('new1').inventory.is_ready.is_set()
+    # nova-compute creates it afterwards, and the agent publishes its devices
+    sim_nova.make_compute_node(cloud.standalone.placement, 'new1')
+    cloud.agent('new1').inventory.wake()
+    eventually(cloud.agent('new1').inventory.is_ready.is_set)
+    assert os_acc.plug(server(), {'uuid': cloud.rp('new1')}, {'resources:FPGA': '1'})
+
+
+def test_a_driver_whose_first_look_fails_is_waited_for(cloud, monkeypatch):
+    is_mended, look = threading.Event(), fake.FakeDriver.discover
+
+    def discover(self):
+        if not is_mended.is_set():
+            raise RuntimeError('the bus hangs')
+        return look(self)
+    monkeypatch.setattr(fake.FakeDriver, 'discover', discover)
+    cloud.host('bad1')
+    with pytest.raises(os_acc.CyborgAgentUnavailable, match='Driver fake_driver has not answered'):
+        initialize(cloud, 'bad1', timeout=1)
+    is_mended.set()
+    # it is asked again without being told
+    initialize(cloud, 'bad1')
+
+
+def test_a_look_that_is_under_way_is_waited_for(compute, monkeypatch):
+    has_begun, may_end, look = threading.Event(), threading.Event(), fake.FakeDriver.discover
+
+    def discover(self):
+        has_begun.set()
+        may_end.wait()
+        return look(self)
+    monkeypatch.setattr(fake.FakeDriver, 'discover', discover)
+    compute.agent().inventory.wake()
+    assert has_begun.wait(60)
+    with futures.ThreadPoolExecutor(max_workers=1) as executor:
+        waiting = executor.submit(initialize, compute, 'compute1')
+        with pytest.raises(futures.TimeoutError):
+            waiting.result(timeout=1)
+        may_end.set()
+        assert waiting.result() is None

@@ -28,13 +28,13 @@ BROKER = 'kombu+memory:////'
 class AgentSide:
     """What an agent serves to os_acc; keeps books of what it heard and gave."""
 
-    target = messaging.Target(namespace='os_acc', version='1.1')
+    target = messaging.Target(namespace='os_acc', version='1.2')
 
     def __init__(self):
         self.forget()
 
     def forget(self):
-        self.readiness = [True]  #: answers or errors in turn; the last one stays
+        self.readiness = [None]  #: obstacles or errors in turn; the last one stays
         self.failure = None  #: what plug and unplug raise
         self.pending = 0  #: how often plug answers that it is not done yet
         self.heard = []
@@ -42,6 +42,9 @@ class AgentSide:
         self.numbers = itertools.count()
 
     def is_ready(self, ctxt):
+        return not self.readiness[0]
+
+    def obstacle(self, ctxt):
         answer = self.readiness.pop(0) if len(self.readiness) > 1 else self.readiness[0]
         if isinstance(answer, Exception):
             raise answer

@@ -14,6 +14,7 @@ import os_acc
 from os_acc import client, hosts
 from os_acc import conf as options
 
+UNPUBLISHED = 'Not all its devices are published.'
 INSTANCE = {'uuid': '5a0c2a3e-7d6c-4ad8-9d3d-0f4d8b0d6c11', 'name': 'vm1'}
 
 
@@ -65,14 +66,14 @@ def unhurried(monkeypatch):
 
 
 def test_no_agent_at_all_is_unavailable(host):
-    with pytest.raises(os_acc.CyborgAgentUnavailable, match='did not answer is_ready') as caught:
+    with pytest.raises(os_acc.CyborgAgentUnavailable, match='did not answer obstacle') as caught:
         host.initialize(timeout=3)
     assert caught.value.host == host.name
 
 
 @pytest.mark.usefixtures('unhurried')
 def test_an_agent_that_never_gets_ready_is_unavailable(host):
-    host.agent.readiness = [False]
+    host.agent.readiness = [UNPUBLISHED]
     host.start_agent()
     with pytest.raises(os_acc.CyborgAgentUnavailable, match='Not all its devices are published'):
         host.initialize(timeout=60)
@@ -87,7 +88,7 @@ def test_an_agent_that_does_not_serve_the_library_is_unavailable(host):
 
 @pytest.mark.usefixtures('unhurried')
 def test_what_an_agent_said_counts_more_than_that_it_said_nothing_at_last(host, monkeypatch):
-    host.agent.readiness = [False]
+    host.agent.readiness = [UNPUBLISHED]
     host.start_agent()
     sleep = client.time.sleep
     monkeypatch.setattr(client.time, 'sleep', lambda seconds: (host.stop_agent(), sleep(seconds)))
@@ -96,10 +97,10 @@ def test_what_an_agent_said_counts_more_than_that_it_said_nothing_at_last(host, 
 
 
 def test_an_agent_whose_readiness_fails_is_asked_again(host):
-    host.agent.readiness = [False, RuntimeError('Placement is away'), False, True]
+    host.agent.readiness = [UNPUBLISHED, RuntimeError('Placement is away'), UNPUBLISHED, None]
     host.start_agent()
     assert host.initialize() is None
-    assert host.agent.readiness == [True]
+    assert host.agent.readiness == [None]
 
 
 def test_an_agent_that_starts_later_is_found(host):
