@@ -79,6 +79,10 @@ class InvalidProfile(Unprocessable):
     template = 'Device profile {name} is not valid: {why}'
 
 
+class InvalidFlavor(Unprocessable):
+    template = 'The flavor is not valid: {why}'
+
+
 class DuplicateProfile(Conflict):
     template = 'A device profile with {field} {value} exists already.'
 
@@ -149,6 +153,15 @@ class CleanUpOwed(Conflict):
 
 class BindFailed(Conflict):
     template = 'Binding failed and was rolled back: {why}'
+
+
+class AlreadyPlugged(Conflict):
+    template = ('Instance {instance} holds accelerators on {host} that another plug asked for, '
+                '{held}; unplug it first.')
+
+
+class OutcomeUnknown(Unavailable):
+    template = 'Whether this was done is not known: {why}'
 
 
 class DeviceNotFound(NotFound):

@@ -20,6 +20,7 @@ from os_acc import conf as options
 from os_acc.arguments import Attachment, InstanceInfo
 from os_acc.errors import (
     AgentError,
+    AlreadyPlugged,
     CyborgAgentUnavailable,
     InvalidArgument,
     NotInitialized,
@@ -30,6 +31,7 @@ from os_acc.errors import (
 
 __all__ = [
     'AgentError',
+    'AlreadyPlugged',
     'Attachment',
     'CyborgAgentUnavailable',
     'InstanceInfo',
@@ -116,6 +118,8 @@ def plug(
     :returns: one entry per accelerator.
     :raises InvalidArgument: before anything is sent.
     :raises PlugFailed: the agent says why; nothing is held for the instance.
+    :raises AlreadyPlugged: what the instance holds on this host is not what this plug asks
+        for; it stays. Call unplug() first.
     :raises CyborgAgentUnavailable: unplug() undoes whatever may have happened.
     """
     instance = arguments.owned_instance(instance_info)
@@ -140,7 +144,7 @@ def unplug(instance_info: Mapping[str, object]) -> int:
     """
     instance = arguments.named_instance(instance_info)
     agent, timeout = _initialized()
-    released = agent.call('unplug', timeout, UnplugFailed, instance_info=instance)
+    released = agent.change('unplug', timeout, UnplugFailed, instance_info=instance)
     LOG.info('%d accelerators released by instance %s', released, _label(instance))
     return cast(int, released)
 

@@ -12,8 +12,8 @@ from typing import NotRequired, TypedDict
 
 from os_acc import errors
 
-#: Keys of a flavor that ask for an accelerator; a group number may follow the word.
-ASKING_KEY = re.compile(r'(resources|trait|accel)\w*:.')
+#: Keys of a flavor that ask for an accelerator; Nova's suffix of a group may follow the word.
+ASKING_KEY = re.compile(r'(accel|(resources|trait)[A-Za-z0-9_-]{0,64}):.')
 
 
 class InstanceInfo(TypedDict):
@@ -59,7 +59,11 @@ def owned_instance(instance_info: Mapping[str, object]) -> dict[str, object]:
 
 
 def providers(selected_rp: Mapping[str, object]) -> dict[str, object]:
-    """Either {'uuid': provider} or Nova's {request group: [provider, ...], ...}."""
+    """Either {'uuid': provider} or Nova's {request group: [provider, ...], ...}.
+
+    The groups of a device profile are ``device_profile_0`` and so on, those of a flavor have
+    the suffixes of its keys, and its unnumbered group is ``''``.
+    """
     selected = _mapping('selected_rp', selected_rp)
     if not selected:
         raise errors.InvalidArgument("selected_rp is empty; give {'uuid': <resource provider>}.")

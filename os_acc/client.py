@@ -5,11 +5,14 @@ Version history of the ``os_acc`` namespace:
 
 * 1.0: is_ready, plug, unplug
 * 1.1: ``wait`` of plug: without it the agent answers at once, None for "ask again"
-* 1.2: obstacle: why the agent is not ready, None if it is
+* 1.2: obstacle: why the agent is not ready, None if it is; ``again`` of plug: whether this
+  caller has asked for the same before
 """
 
+import builtins
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import oslo_messaging as messaging
@@ -21,10 +24,19 @@ from os_acc import errors
 TOPIC = '{exchange}-agent'
 NAMESPACE = 'os_acc'
 VERSION = '1.0'
-#: Of a plug that is asked for again until it is done.
-ASKING_VERSION = '1.1'
 #: Of the question why an agent is not ready.
 OBSTACLE_VERSION = '1.2'
+#: What plug is asked with, by version, besides what the caller gives: the newest first. An
+#: agent that knows none of them answers when it is done.
+PLUG_VERSIONS: dict[str, Callable[[bool], dict[str, bool]]] = {
+    '1.2': lambda again: {'wait': False, 'again': again},
+    '1.1': lambda again: {'wait': False},
+}
+
+#: Names of errors: no endpoint of the agent knows a version; the agent cannot tell whether
+#: something was done, since its conductor or its database did not answer.
+UNSUPPORTED = messaging.UnsupportedVersion.__name__
+UNKNOWN, UNAVAILABLE = 'OutcomeUnknown', 'Unavailable'
 
 #: Seconds for one is_ready. Short: a message to an agent that is not there yet is
 #: lost, so only the next one can reach the agent once it has come.
@@ -35,6 +47,9 @@ PROBE_INTERVAL = 0.2
 PLUG_INTERVALS = 0.02, 1.0
 #: Seconds that the first call waits for its answer, which nobody needs.
 GREETING_TIMEOUT = 0.5
+#: Seconds that one question for a plug waits, then it is asked again: an agent that is
+#: restarted in between never answers. An agent waits for its conductor for 60 seconds.
+ASK_TIMEOUT = 65.0
 #: Seconds for an answer to arrive when connecting has used up the caller's time.
 LEAST_TIMEOUT = 0.1
 
@@ -74,29 +89,61 @@ class Agent:
             time.sleep(min(PROBE_INTERVAL, left))
 
     def plug(self, timeout: float, **arguments: object) -> Any:
-        """Ask until the agent has prepared everything.
+        """Ask until the agent has prepared everything, or says that it cannot.
 
         The waiting is done here: in the agent it would use up the threads that receive
-        the very messages it waits for.
+        the very messages it waits for. Asking again does no harm, so that an answer that
+        was lost, on the way or in the agent, comes with the next one.
         """
-        deadline, pause = time.monotonic() + timeout, PLUG_INTERVALS[0]
+        deadline, pause, again = time.monotonic() + timeout, PLUG_INTERVALS[0], False
+        reason = f'It did not prepare the accelerators within {timeout:g} s.'
+        unknown = ''
         while True:
             left = max(deadline - time.monotonic(), LEAST_TIMEOUT)
             try:
-                plugged = self.call(
-                    'plug', left, errors.PlugFailed, ASKING_VERSION, wait=False, **arguments
-                )
-            except errors.PlugFailed as failure:
-                if failure.kind != messaging.UnsupportedVersion.__name__:
-                    raise
-                return self.call('plug', left, errors.PlugFailed, **arguments)
+                plugged = self._ask(left, again, arguments)
+                unknown = ''
+            except _Unknown as error:
+                # the last question has hardly time for an answer: an earlier one says more
+                plugged, unknown = None, unknown or error.reason
             if plugged is not None:
                 return plugged
             if time.monotonic() > deadline:
-                reason = f'It did not prepare the accelerators within {timeout:g} s.'
-                raise errors.CyborgAgentUnavailable(self.host, reason)
+                raise errors.CyborgAgentUnavailable(self.host, unknown or reason)
             time.sleep(pause)
-            pause = min(pause * 1.5, PLUG_INTERVALS[1])
+            pause, again = min(pause * 1.5, PLUG_INTERVALS[1]), True
+
+    def _ask(self, left: float, again: bool, arguments: dict[str, object]) -> Any:
+        """One question for a plug, in the newest words that the agent knows."""
+        timeout = min(left, ASK_TIMEOUT)
+        for version, more in PLUG_VERSIONS.items():
+            try:
+                return self.change(
+                    'plug', timeout, errors.PlugFailed, version, **arguments, **more(again))
+            except errors.PlugFailed as failure:
+                if failure.kind != UNSUPPORTED:
+                    raise
+        return self.change('plug', left, errors.PlugFailed, **arguments)
+
+    def change(
+        self,
+        method: str,
+        timeout: float,
+        failure: type[errors.AgentError],
+        version: str = VERSION,
+        /,
+        **arguments: object,
+    ) -> Any:
+        """Have the agent do something; ``failure`` means that it did not.
+
+        :raises CyborgAgentUnavailable: it may have done it or not.
+        """
+        try:
+            return self.call(method, timeout, failure, version, **arguments)
+        except failure as error:
+            if _is_foreseen(error.kind):
+                raise _named(error) from None
+            raise _Unknown(self.host, error.reason) from None
 
     def call(
         self,
@@ -115,8 +162,7 @@ class Agent:
             prepared = self._rpc.prepare(timeout=left, version=version)
             return prepared.call({}, method, **arguments)
         except messaging.MessagingTimeout:
-            reason = f'It did not answer {method} in time.'
-            raise errors.CyborgAgentUnavailable(self.host, reason) from None
+            raise _Unknown(self.host, f'It did not answer {method} in time.') from None
         except Exception as error:
             if not _is_answer(error):
                 reason = f'{method} could not be sent: {_first_line(str(error))}'
@@ -129,7 +175,7 @@ class Agent:
         try:
             return str(self.call('obstacle', timeout, errors.AgentError, OBSTACLE_VERSION) or '')
         except errors.AgentError as failure:
-            if failure.kind != messaging.UnsupportedVersion.__name__:
+            if failure.kind != UNSUPPORTED:
                 return f'{failure.reason} ({failure.kind})'
         try:
             return '' if self.call('is_ready', timeout) else 'Not all its devices are published.'
@@ -166,6 +212,30 @@ class Agent:
             if not _is_answer(error):
                 return
         self._is_connected = True
+
+
+class _Unknown(errors.CyborgAgentUnavailable):
+    """The agent was asked; what it did is not known."""
+
+
+def _is_foreseen(kind: str) -> bool:
+    """Whether an error of this name is one of Cyborg's, which say that nothing was done.
+
+    Python's own are bugs, and oslo.messaging's say that the agent's conductor did not
+    answer the agent: either may come after the work was done.
+    """
+    if kind in (UNKNOWN, UNAVAILABLE):
+        return False
+    return kind == UNSUPPORTED or not any(
+        isinstance(getattr(module, kind, None), type) for module in (builtins, messaging)
+    )
+
+
+def _named(error: errors.AgentError) -> errors.AgentError:
+    """As an error of its own, if there is one for it."""
+    if error.kind == errors.AlreadyPlugged.__name__:
+        return errors.AlreadyPlugged(error.reason, error.kind)
+    return error
 
 
 def _is_answer(error: Exception) -> bool:

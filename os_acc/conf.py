@@ -40,8 +40,16 @@ OPTS: list[cfg.Opt] = [
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_group(GROUP)
-    conf.register_opts(OPTS, group=GROUP)
+    """Make ``conf.os_acc`` known; again does no harm.
+
+    >>> conf = cfg.ConfigOpts()
+    >>> register_opts(conf)
+    >>> conf.os_acc.exchange
+    'cyborg'
+    """
+    # a group of its own: a group keeps the values, also those of other configurations
+    conf.register_group(cfg.OptGroup(GROUP.name, title=GROUP.title))
+    conf.register_opts(OPTS, group=GROUP.name)
 
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:

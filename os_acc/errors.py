@@ -44,9 +44,13 @@ class AgentError(OsAccError):
 
 
 class PlugFailed(AgentError):
-    """The instance has no accelerators; the agent says why."""
+    """The agent says why; the instance holds nothing that this plug asked for."""
 
     action = 'plug'
+
+
+class AlreadyPlugged(PlugFailed):
+    """The instance holds accelerators that another plug asked for, and keeps them."""
 
 
 class UnplugFailed(AgentError):

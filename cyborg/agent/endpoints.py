@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an agent answers to: the conductor's casts, and os_acc's calls from nova-compute."""
 
+import contextlib
 import time
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import oslo_messaging as messaging
@@ -53,46 +55,74 @@ class OsAcc:
 
     @messaging.expected_exceptions(errors.CyborgError)
     def plug(self, ctxt: Any, instance_info: dict[str, str], selected_rp: dict[str, Any],
-             flavor_extra_specs: dict[str, str],
-             wait: bool = True) -> list[dict[str, str]] | None:
+             flavor_extra_specs: dict[str, str], wait: bool = True,
+             again: bool = False) -> list[dict[str, str]] | None:
         """Create and bind; answers when the host has prepared everything.
 
-        Without ``wait``, None says that it has not yet, and that the same should be asked again.
-        Callers of version 1.0 wait here, and use up threads that receive messages.
+        Without ``wait``, None says that it has not yet, and that the same should be asked
+        ``again``. Callers of version 1.0 wait here, and use up threads that receive messages.
         """
         give_up, pause = time.monotonic() + self._timeout, 0.02
         while True:
-            plugged = self._plugged(instance_info, selected_rp, flavor_extra_specs)
+            plugged = self._plugged(again, instance_info, selected_rp, flavor_extra_specs)
             if plugged is not None or not wait:
                 return plugged
             if time.monotonic() > give_up:
                 self._give_up(instance_info, 'the host takes too long.')
             time.sleep(pause)
-            pause = min(pause * 1.5, 1)
+            pause, again = min(pause * 1.5, 1), True
 
     @messaging.expected_exceptions(errors.CyborgError)
     def unplug(self, ctxt: Any, instance_info: dict[str, str]) -> int:
         """Release what the server has here."""
-        return self._conductor.unplug_instance(
-            context.internal(), self._hostname, instance_info['uuid'])
+        return self._unplug(instance_info)
 
-    def _plugged(self, instance: dict[str, str],
+    def _plugged(self, again: bool, instance: dict[str, str],
                  *what: dict[str, Any]) -> list[dict[str, str]] | None:
         """What the server has, once all of it is bound."""
         try:
-            arqs = self._conductor.plug_instance(
-                context.internal(), self._hostname, instance, *what)
+            arqs = self._plug(instance, *what)
+            if not again and _failure(arqs):  # left from an attempt whose caller went away
+                self._unplug(instance)
+                arqs = self._plug(instance, *what)
         except errors.HandleNotClean:  # it can be had as soon as this host has cleaned it
             return None
-        for arq in arqs:
-            if arq.state == objects.State.BIND_FAILED:
-                self._give_up(instance, arq.reason)
+        if failure := _failure(arqs):
+            self._give_up(instance, failure)
         is_done = all(arq.state == objects.State.BOUND for arq in arqs)
         return [_shown(arq) for arq in arqs] if is_done else None
 
+    def _plug(self, instance: dict[str, str], *what: dict[str, Any]) -> list[objects.Arq]:
+        with _outcome():
+            return self._conductor.plug_instance(
+                context.internal(), self._hostname, instance, *what)
+
+    def _unplug(self, instance: dict[str, str]) -> int:
+        with _outcome():
+            return self._conductor.unplug_instance(
+                context.internal(), self._hostname, instance['uuid'])
+
     def _give_up(self, instance: dict[str, str], why: str) -> NoReturn:
-        self._conductor.unplug_instance(context.internal(), self._hostname, instance['uuid'])
+        self._unplug(instance)
         raise errors.BindFailed(why=why)
+
+
+@contextlib.contextmanager
+def _outcome() -> Iterator[None]:
+    """OutcomeUnknown if the conductor may have done what it was asked although it did not
+    answer, or not with one of our errors."""
+    try:
+        yield
+    except errors.Unavailable as error:
+        raise errors.OutcomeUnknown(why=error.faultstring) from error
+    except messaging.MessagingException as error:
+        raise errors.OutcomeUnknown(why=str(error).partition('\n')[0]) from error
+
+
+def _failure(arqs: Sequence[objects.Arq]) -> str | None:
+    """Why a bind failed, if it did."""
+    return next((arq.reason or 'its host could not prepare it.' for arq in arqs
+                 if arq.state == objects.State.BIND_FAILED), None)
 
 
 def _shown(arq: objects.Arq) -> dict[str, str]:

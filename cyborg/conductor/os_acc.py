@@ -1,9 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The second door: what nova-compute asks by os_acc ends in the same engine as Nova's REST."""
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import sqlalchemy as sa
+from oslo_log import log
+from sqlalchemy import orm
+
 from cyborg import errors, objects
+from cyborg.conductor import flavors
 from cyborg.conductor.endpoint import Endpoint, exposed
 from cyborg.context import RequestContext
 from cyborg.db.sqlalchemy import (
@@ -12,13 +19,15 @@ from cyborg.db.sqlalchemy import (
     deployables,
     device_profiles,
     matching,
+    models,
     releasing,
 )
+from cyborg.db.sqlalchemy.ledger import Ledger
+from cyborg.objects import arq_states
 
-PROFILE_KEY = 'accel:device_profile'
-#: beginnings of standard traits that only a compute node has: in a flavor, a trait may be any
-#: provider's
-NODE_TRAITS = ('COMPUTE_', 'HW_ARCH_', 'HW_CPU_', 'HW_NUMA_', 'MISC_', 'OWNER_NOVA', 'STORAGE_')
+LOG = log.getLogger(__name__)
+
+Arq = models.ExtArq
 
 
 class OsAcc(Endpoint):
@@ -27,67 +36,133 @@ class OsAcc(Endpoint):
     def plug_instance(self, context: RequestContext, hostname: str, instance: dict[str, str],
                       providers: dict[str, Any], extra_specs: dict[str, str],
                       ) -> list[objects.Arq]:
-        """Create and bind what the flavor asks for; asked again, answer what is bound."""
-        scope = self.scope(context)
-        mine = {'instance_uuid': instance['uuid'], 'hostname': hostname}
+        """Create and bind what the flavor asks for.
+
+        Returns what is bound if the same was asked before, and the requests of a failed attempt,
+        with their reasons, as long as they are there: unplug_instance deletes them. What the
+        instance holds on other hosts is released.
+        """
         with self.change(context, f'os_acc {hostname}') as ledger:
-            if found := arqs.find(ledger.session, scope, mine, {}):
+            _lock_host(ledger.session, hostname)
+            rows = arqs.locked(ledger.session, Arq.instance_uuid == instance['uuid'])
+            here = [row for row in rows if row.hostname == hostname]
+            if failed := [row for row in here if row.state == arq_states.State.BIND_FAILED]:
+                return [objects.Arq(uuid=row.uuid, state=row.state, reason=row.reason)
+                        for row in failed]
+            mine = {'instance_uuid': instance['uuid'], 'hostname': hostname}
+            if here:
+                found = arqs.find(ledger.session, self.scope(context), mine, {})
+                self._require_same(ledger.session, instance, found, providers, extra_specs)
                 return found
+            elsewhere = {row.hostname for row in rows if row.state in arq_states.HOLDING}
+            releasing.delete_rows(ledger, rows, f'Its server was plugged on host {hostname}.')
+            self._bind(ledger, context, hostname, instance, providers, extra_specs)
+            bound = arqs.find(ledger.session, self.scope(context), mine, {})
+        if elsewhere:
+            LOG.warning('Instance %s (%s) is plugged on %s: what it held on %s is released.',
+                        instance.get('name'), instance['uuid'], hostname,
+                        ', '.join(sorted(map(str, elsewhere))))
+        return bound
+
+    def _bind(self, ledger: Ledger, context: RequestContext, hostname: str,
+              instance: dict[str, str], providers: dict[str, Any],
+              extra_specs: dict[str, str]) -> None:
+        created, chosen = self._create(ledger, instance, providers, extra_specs)
+        bindings = [
+            objects.Binding(arq_uuid=arq.uuid, hostname=hostname, instance_uuid=instance['uuid'],
+                            device_rp_uuid=provider, project_id=instance.get('project_id'))
+            for arq, provider in zip(created, chosen, strict=True)]
+        binding.bind(ledger, self.scope(context), bindings, self.bind_deadline(), idle=())
+
+    def _create(self, ledger: Ledger, instance: dict[str, str], providers: dict[str, Any],
+                extra_specs: dict[str, str]) -> tuple[list[objects.Arq], list[str]]:
+        """The requests, and the provider that was chosen for each."""
+        project = instance.get('project_id')
+        if name := extra_specs.get(flavors.PROFILE_KEY):
+            # the same as REST: a profile of other projects is not told from one that is not there
+            profile = device_profiles.named(ledger.session, name, audience=project or '')
             matching.require_honoured('The flavor', {
-                key: value for key, value in extra_specs.items() if key != PROFILE_KEY})
-            profile = None
-            if PROFILE_KEY in extra_specs:
-                profile = device_profiles.named(ledger.session, extra_specs[PROFILE_KEY])
-                groups = profile.groups
-            else:
-                groups = [_group(extra_specs, _resource_class(ledger.session, providers))]
-            created = arqs.create(ledger, groups, instance.get('project_id'), profile)
-            bindings = [
-                objects.Binding(arq_uuid=arq.uuid, hostname=hostname,
-                                instance_uuid=instance['uuid'],
-                                device_rp_uuid=_provider(providers, arq),
-                                project_id=instance.get('project_id'))
-                for arq in created]
-            binding.bind(ledger, scope, bindings, self.bind_deadline(), idle=())
-            return arqs.find(ledger.session, scope, mine, {})
+                key: value for key, value in extra_specs.items() if key != flavors.PROFILE_KEY})
+            created = arqs.create(ledger, profile.groups, project, profile)
+            return created, [_provider(providers, arq) for arq in created]
+        wanted = self._wanted(ledger.session, providers, extra_specs)
+        matching.require_honoured('The flavor', extra_specs)
+        created = arqs.create(ledger, [each.group for each in wanted], project, None)
+        return created, [wanted[arq.device_profile_group_id].provider for arq in created]
+
+    def _wanted(self, session: orm.Session, providers: dict[str, Any],
+                extra_specs: dict[str, str],
+                known: Mapping[str, str] | None = None) -> list[flavors.Wanted]:
+        """What a flavor without a profile asks for; ``known`` are classes of providers that may
+        have gone since."""
+        found = deployables.find(
+            session, {'rp_uuid': sorted(flavors.named_providers(providers))}, {})
+        classes = {each.rp_uuid: each.resource_class for each in found if each.resource_class}
+        return flavors.wanted(extra_specs, providers, {**(known or {}), **classes},
+                              self.conf.api.extra_accel_keys)
+
+    def _require_same(self, session: orm.Session, instance: dict[str, str],
+                      found: Sequence[objects.Arq], providers: dict[str, Any],
+                      extra_specs: dict[str, str]) -> None:
+        """AlreadyPlugged unless what the instance has is what this plug asks for.
+
+        A profile is compared by its name: its requests keep what it asked for when they were
+        made.
+        """
+        name = extra_specs.get(flavors.PROFILE_KEY)
+        is_same = {arq.device_profile_name for arq in found} == {name}
+        try:
+            if is_same and name:
+                is_same = all(arq.device_rp_uuid == _provider(providers, arq) for arq in found)
+            elif is_same:
+                known = {str(arq.device_rp_uuid): flavors.class_of(arq.group) for arq in found}
+                wanted = self._wanted(session, providers, extra_specs, known)
+                is_same = Counter(map(_held, found)) == Counter({
+                    _key(index, each.group, each.provider): arqs.units(each.group)
+                    for index, each in enumerate(wanted)})
+        except (errors.BadRequest, errors.InvalidFlavor):
+            is_same = False
+        if not is_same:
+            held = {f'device profile {arq.device_profile_name}' if arq.device_profile_name
+                    else ' '.join(f'{key}={value}' for key, value in sorted(arq.group.items()))
+                    for arq in found}
+            raise errors.AlreadyPlugged(instance=instance['uuid'], host=found[0].hostname,
+                                        held=', '.join(sorted(held)))
 
     @exposed
     def unplug_instance(self, context: RequestContext, hostname: str,
                         instance_uuid: str) -> int:
-        """Release what the server has on this host; answers how many."""
+        """Release what the server has on this host; returns how many accelerators it held.
+        Requests whose bind failed held none, and go too."""
         with self.change(context, f'os_acc {hostname}') as ledger:
-            return releasing.delete_of_instance(ledger, instance_uuid, hostname)
+            rows = arqs.locked(ledger.session, Arq.instance_uuid == instance_uuid,
+                               Arq.hostname == hostname)
+            held = sum(row.state in arq_states.HOLDING for row in rows)
+            releasing.delete_rows(ledger, rows)
+            return held
+
+
+def _lock_host(session: orm.Session, hostname: str) -> None:
+    """Have a repeated plug wait for the first one, which may still be under way."""
+    session.execute(sa.select(models.Agent.id).where(
+        models.Agent.hostname == hostname).with_for_update())
+
+
+def _held(arq: objects.Arq) -> tuple[object, ...]:
+    return _key(arq.device_profile_group_id, arq.group, arq.device_rp_uuid)
+
+
+def _key(index: int, group: Mapping[str, str], provider: str | None) -> tuple[object, ...]:
+    """What two requests have in common that ask for the same of the same provider."""
+    return index, frozenset(group.items()), provider
 
 
 def _provider(providers: dict[str, Any], arq: objects.Arq) -> str:
-    """The provider that was chosen for a request's group: one for all, or Nova's mapping."""
+    """The provider that was chosen for a request's group of a profile."""
     requester = f'device_profile_{arq.device_profile_group_id}'
-    chosen = providers.get(requester) or providers.get('uuid')
+    chosen = flavors.providers_of(providers, requester)
     if not chosen:
         raise errors.BadRequest(
             f'selected_rp names no resource provider for {requester}: give "uuid" for all '
             f'groups or one entry a group.')
-    return chosen[0] if isinstance(chosen, list) else chosen
-
-
-def _resource_class(session: Any, providers: dict[str, Any]) -> str:
-    rp_uuid = providers.get('uuid')
-    found = deployables.find(session, {'rp_uuid': rp_uuid or ''}, {})
-    if not found or not found[0].resource_class:
-        raise errors.BadRequest(
-            'Without accel:device_profile in the flavor, selected_rp must name by "uuid" a '
-            'resource provider of an accelerator.')
-    return found[0].resource_class
-
-
-def _group(extra_specs: dict[str, str], resource_class: str) -> dict[str, str]:
-    """What a flavor without a profile asks of this provider."""
-    wanted = f'resources:{resource_class}'
-    group = {key: str(value) for key, value in extra_specs.items()
-             if key == wanted or (key.startswith('trait:')
-                                  and not key.removeprefix('trait:').startswith(NODE_TRAITS))}
-    amount = group.get(wanted, '')
-    if not amount.isdecimal() or int(amount) < 1:
-        raise errors.BadRequest(
-            f'The flavor asks neither for a device profile nor for resources:{resource_class}.')
-    return group
+    return chosen[0]

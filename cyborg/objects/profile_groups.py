@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a group of a device profile may ask for, and how we spell it.
+"""What a group of a device profile or a flavor may ask for, and how we spell it.
 
 Pure functions from what a client wrote to what is stored; ValueError says what is wrong.
 """
@@ -45,17 +45,23 @@ def normalize(groups: Sequence[Mapping[str, str | int]],
     stored = []
     for number, group in enumerate(groups):
         try:
-            stored.append(_group(group, extra_keys))
+            stored.append(normalize_one(group, extra_keys))
         except ValueError as error:
             raise ValueError(f'group {number}: {error}') from error
-    units = sum(int(value) for group in stored for key, value in group.items()
-                if key.startswith('resources:'))
-    if units > MOST_UNITS:
-        raise ValueError(f'it asks for {units} units; at most {MOST_UNITS} are allowed.')
+    require_few(stored)
     return stored
 
 
-def _group(group: Mapping[str, str | int], extra_keys: Collection[str]) -> Group:
+def require_few(groups: Sequence[Group]) -> None:
+    """ValueError if normalized groups ask for more units than are allowed."""
+    units = sum(int(value) for group in groups for key, value in group.items()
+                if key.startswith('resources:'))
+    if units > MOST_UNITS:
+        raise ValueError(f'it asks for {units} units; at most {MOST_UNITS} are allowed.')
+
+
+def normalize_one(group: Mapping[str, str | int], extra_keys: Collection[str] = ()) -> Group:
+    """One group as stored."""
     stored: Group = {}
     for key, value in group.items():
         new_key, new_value = _entry(key, value, extra_keys)

@@ -5,12 +5,15 @@ import threading
 import uuid
 from concurrent import futures
 
+import oslo_messaging as messaging
 import pytest
 
 import os_acc
 from cyborg.accelerator.drivers import fake
+from cyborg.conductor.rpcapi import ConductorAPI
 from cyborg.sim import nova as sim_nova
-from tests.fixtures.cloud import FakeHost, eventually
+from tests.fixtures.cloud import Cloud, FakeHost, eventually
+from tests.functional.test_server_actions import SETTINGS, Compute
 
 FPGA = {'resources:FPGA': '2', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
 
@@ -22,6 +25,17 @@ def compute(cloud):
     os_acc.initialize(cloud.standalone.conf, host='compute1',
                       transport=cloud.standalone.transport)
     return cloud
+
+
+@pytest.fixture
+def gpu_cloud(tmp_path):
+    """A cloud whose host makes a mediated device for each vGPU."""
+    made = Cloud(tmp_path, more=SETTINGS)
+    made.start()
+    made.host('compute1', Compute)
+    initialize(made, 'compute1')
+    yield made
+    made.stop()
 
 
 def initialize(cloud, host, timeout=60):
@@ -93,7 +107,11 @@ def test_novas_mapping_of_groups_to_providers_is_understood(compute):
     ({'accel:device_profile': 'gzip'}, 'asks for accel:function_id=3AFB, which this release does'),
     ({'accel:device_profile': 'two', 'accel:function_name': 'gzip'}, 'The flavor asks for accel:'),
     ({'resources:FPGA': '1', 'accel:function_id': '3AFB'}, 'The flavor asks for accel:function'),
-    ({'resources:FPGA': '1', 'accel:no_such_key': 'x'}, 'The flavor asks for accel:no_such_key=x'),
+    ({'resources:FPGA': '1', 'accel:no_such_key': 'x'}, 'accel:no_such_key is not known'),
+    ({'resources:FPGA': '1', 'accel:bitstream_id': 'none !'}, 'must be the uuid of an image'),
+    ({'resources:FPGA': '1', 'trait:CUSTOM BLANK': 'required'}, 'is neither a standard trait'),
+    ({'resources1:FPGA': '1', 'trait1:CUSTOM_X': 'wanted'}, 'group 1: the value of trait:CUSTOM'),
+    ({'resources:FPGA': '20000'}, 'at most 1024 are allowed'),
     ({'resources:FPGA': '1', f'bitstream:{uuid.UUID(int=1)}': 'required'},
      'The flavor asks for bitstream:00000000'),
 ])
@@ -102,6 +120,152 @@ def test_a_plug_that_cannot_be_done_says_why_and_leaves_nothing(compute, specs, 
     compute.profile('gzip', FPGA | {'accel:function_id': '3AFB'})
     with pytest.raises(os_acc.PlugFailed, match=sentence):
         os_acc.plug(server(), {'uuid': compute.rp()}, specs)
+    assert compute.arqs() == []
+
+
+def test_numbered_groups_are_served_by_the_providers_that_nova_chose(compute):
+    plugged = os_acc.plug(server(), {'': [str(uuid.uuid4())], '1': [compute.rp()]}, {
+        'resources:VCPU': '4', 'resources1:FPGA': '2', 'trait1:CUSTOM_FAKE_DEVICE': 'required'})
+    assert len(plugged) == 2
+
+
+@pytest.mark.parametrize('project, is_allowed', [('mine', True), ('p1', False)])
+def test_a_private_profile_is_for_its_projects_only(compute, project, is_allowed):
+    compute.call('POST', '/device_profiles', json=[
+        {'name': 'private', 'projects': ['mine'], 'groups': [FPGA]}])
+    instance = server() | {'project_id': project}
+    specs = {'accel:device_profile': 'private'}
+    if is_allowed:
+        assert os_acc.plug(instance, {'uuid': compute.rp()}, specs)
+        return
+    with pytest.raises(os_acc.PlugFailed, match='Device profile not found: private'):
+        os_acc.plug(instance, {'uuid': compute.rp()}, specs)
+
+
+@pytest.mark.parametrize('first, other', [
+    ({'accel:device_profile': 'two'}, {'accel:device_profile': 'one'}),
+    ({'accel:device_profile': 'two'}, {'resources:FPGA': '2'}),
+    ({'resources:FPGA': '1'}, {'resources:FPGA': '2'}),
+    ({'resources:FPGA': '1'}, {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}),
+    ({'resources:FPGA': '1'}, {'resources:VGPU': '1'}),
+])
+def test_a_plug_that_asks_for_something_else_is_refused(compute, first, other):
+    compute.profile('two', FPGA)
+    compute.profile('one', {'resources:FPGA': '1'})
+    instance = server()
+    held = os_acc.plug(instance, {'uuid': compute.rp()}, first)
+    with pytest.raises(os_acc.AlreadyPlugged, match='unplug it first'):
+        os_acc.plug(instance, {'uuid': compute.rp()}, other)
+    # what it holds stays
+    assert os_acc.plug(instance, {'uuid': compute.rp()}, first) == held
+    assert os_acc.unplug(instance) == len(held)
+
+
+def test_a_profile_that_changes_does_not_touch_what_is_plugged(compute):
+    profile = compute.profile('two', FPGA)
+    instance, specs = server(), {'accel:device_profile': 'two'}
+    held = os_acc.plug(instance, {'uuid': compute.rp()}, specs)
+    compute.call('PATCH', f'/device_profiles/{profile["uuid"]}',
+                 json={'groups': [{'resources:FPGA': '1'}]})
+    assert os_acc.plug(instance, {'uuid': compute.rp()}, specs) == held
+
+
+def test_a_plug_on_another_host_releases_what_was_held_and_says_so(compute, caplog):
+    compute.host('compute2')
+    instance = server()
+    [held] = os_acc.plug(instance, {'uuid': compute.rp()}, {'resources:FPGA': '1'})
+    initialize(compute, 'compute2')
+    [moved] = os_acc.plug(instance, {'uuid': compute.rp('compute2')}, {'resources:FPGA': '1'})
+    # it has what it plugged last
+    assert [(arq['uuid'], arq['hostname']) for arq in compute.arqs()] == [
+        (moved['arq_uuid'], 'compute2')]
+    # the history of the old request and the log tell why it is gone
+    steps = compute.get(f'/accelerator_requests/{held["arq_uuid"]}/history')['history']
+    assert steps[-1]['reason'] == 'Its server was plugged on host compute2.'
+    assert 'is plugged on compute2: what it held on compute1 is released' in caplog.text
+
+
+# -- answers that get lost, hosts that fail ---------------------------------------------------
+
+
+def test_an_answer_of_the_conductor_that_is_lost_is_asked_for_again(compute, monkeypatch):
+    ask, lost = ConductorAPI.plug_instance, []
+
+    def late(*args, **kwargs):
+        answer = ask(*args, **kwargs)
+        if not lost:
+            lost.append(answer)
+            raise messaging.MessagingTimeout('No conductor answered in time')
+        return answer
+    monkeypatch.setattr(ConductorAPI, 'plug_instance', late)
+    instance = server()
+    plugged = os_acc.plug(instance, {'uuid': compute.rp()}, {'resources:FPGA': '1'})
+    assert [each['arq_uuid'] for each in plugged] == [arq['uuid'] for arq in compute.arqs()]
+
+
+def test_a_conductor_that_never_answers_leaves_the_outcome_open(compute, monkeypatch):
+    ask = ConductorAPI.plug_instance
+
+    def late(*args, **kwargs):
+        ask(*args, **kwargs)
+        raise messaging.MessagingTimeout('No conductor answered plug_instance in time')
+    monkeypatch.setattr(ConductorAPI, 'plug_instance', late)
+    monkeypatch.setattr(os_acc, '_link', os_acc._link._replace(call_timeout=1))
+    instance = server()
+    with pytest.raises(os_acc.CyborgAgentUnavailable, match='No conductor answered plug_instance'):
+        os_acc.plug(instance, {'uuid': compute.rp()}, {'resources:FPGA': '1'})
+    # it was done all the same, and unplug() undoes it
+    assert os_acc.unplug(instance) == 1
+    assert compute.arqs() == []
+
+
+def test_a_host_that_cannot_prepare_the_device_fails_the_plug(gpu_cloud):
+    cloud = gpu_cloud
+    cloud.hosts['compute1'].is_broken = True
+    instance, gpu = server(), {'uuid': cloud.rp(name='3b:00.0')}
+    for _ in range(2):
+        with pytest.raises(os_acc.PlugFailed, match='No power'):
+            os_acc.plug(instance, gpu, {'resources:VGPU': '1'})
+        assert cloud.arqs() == []
+    assert os_acc.unplug(instance) == 0
+
+
+def test_a_failed_attempt_whose_caller_went_away_is_neither_counted_nor_in_the_way(gpu_cloud):
+    cloud = gpu_cloud
+    cloud.profile('vgpu', {'resources:VGPU': '1'})
+    instance, gpu = server(), {'uuid': cloud.rp(name='3b:00.0')}
+    cloud.hosts['compute1'].is_broken = True
+    cloud.bind(cloud.request('vgpu'), 'compute1', instance['uuid'], gpu['uuid'])
+    assert os_acc.unplug(instance) == 0
+    cloud.bind(cloud.request('vgpu'), 'compute1', instance['uuid'], gpu['uuid'])
+    cloud.hosts['compute1'].is_broken = False
+    [plugged] = os_acc.plug(instance, gpu, {'resources:VGPU': '1'})
+    assert [arq['uuid'] for arq in cloud.arqs()] == [plugged['arq_uuid']]
+    assert os_acc.unplug(instance) == 1
+
+
+def test_two_plugs_of_an_instance_at_once_are_one(compute):
+    instance = server()
+    with futures.ThreadPoolExecutor(max_workers=8) as executor:
+        answers = list(executor.map(lambda _: os_acc.plug(
+            instance, {'uuid': compute.rp()}, {'resources:FPGA': '1'}), range(8)))
+    assert answers == [answers[0]] * 8
+    assert len(compute.arqs()) == 1
+
+
+def test_many_instances_are_plugged_at_once(compute):
+    """The way that nova-compute is meant to call the library."""
+    instances = [server() for _ in range(8)]
+
+    def live(instance):
+        with futures.ThreadPoolExecutor(max_workers=1) as executor:
+            future = executor.submit(os_acc.plug, instance, {'uuid': compute.rp()},
+                                     {'resources:FPGA': '1'})
+            [plugged] = future.result()
+            return plugged['pci_id']
+    with futures.ThreadPoolExecutor(max_workers=8) as executor:
+        assert len(set(executor.map(live, instances))) == 8
+        assert list(executor.map(os_acc.unplug, instances)) == [1] * 8
     assert compute.arqs() == []
 
 

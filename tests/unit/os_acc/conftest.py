@@ -37,7 +37,9 @@ class AgentSide:
         self.readiness = [None]  #: obstacles or errors in turn; the last one stays
         self.failure = None  #: what plug and unplug raise
         self.pending = 0  #: how often plug answers that it is not done yet
+        self.failures = []  #: what the first plugs and unplugs raise, each once
         self.heard = []
+        self.repeats = []  #: whether each plug was said to be asked again
         self.given = {}
         self.numbers = itertools.count()
 
@@ -50,7 +52,8 @@ class AgentSide:
             raise answer
         return answer
 
-    def plug(self, ctxt, instance_info, selected_rp, flavor_extra_specs, wait=True):
+    def plug(self, ctxt, instance_info, selected_rp, flavor_extra_specs, wait=True, again=False):
+        self.repeats.append(again)
         self._hear(instance_info, selected_rp, flavor_extra_specs)
         assert not wait, 'the library waits itself'
         if self.pending:
@@ -66,6 +69,8 @@ class AgentSide:
 
     def _hear(self, *question):
         self.heard.append(question)
+        if self.failures:
+            raise self.failures.pop(0)
         if self.failure:
             raise self.failure
 

@@ -11,6 +11,7 @@ import pytest
 from oslo_config import cfg
 
 import os_acc
+from os_acc import client
 
 INSTANCE = {
     'uuid': '5a0c2a3e-7d6c-4ad8-9d3d-0f4d8b0d6c11',
@@ -49,13 +50,60 @@ def test_an_error_of_the_agent_arrives_without_its_traceback(ready, call, failed
     assert caught.value.__cause__ is None
 
 
+class OutcomeUnknown(Exception):
+    """Cyborg's, of an agent whose conductor did not answer."""
+
+
+UNFORESEEN = {
+    'a bug': PermissionError(13, 'sysfs is read-only'),
+    'a silent conductor': OutcomeUnknown('No conductor answered plug_instance in time'),
+    'a silent conductor of an older agent': messaging.MessagingTimeout('No conductor answered'),
+}
+
+
+@pytest.mark.parametrize('error', UNFORESEEN.values(), ids=UNFORESEEN)
 @both_calls
-def test_a_python_error_of_the_agent_is_its_failure_too(ready, call, failed):
-    ready.agent.failure = PermissionError(13, 'sysfs is read-only')
-    with pytest.raises(failed) as caught:
+def test_an_error_that_leaves_the_outcome_open_is_no_failure(host, call, failed, error):
+    host.set('call_timeout', 1)
+    host.start_agent()
+    host.initialize()
+    host.agent.failure = error
+    with pytest.raises(os_acc.CyborgAgentUnavailable) as caught:
         call()
-    assert caught.value.reason == '[Errno 13] sysfs is read-only'
-    assert caught.value.kind == 'PermissionError'
+    assert str(error) in caught.value.reason
+
+
+def test_plug_asks_again_when_the_outcome_is_open(ready):
+    ready.agent.failures = list(UNFORESEEN.values())
+    assert os_acc.plug(INSTANCE, PROVIDER, SPECS) == ready.agent.given[INSTANCE['uuid']]
+    assert ready.agent.repeats == [False, True, True, True]
+
+
+def test_plug_asks_again_when_no_answer_comes(host, monkeypatch):
+    # given an agent that has taken the question and is restarted before it answers
+    monkeypatch.setattr(client, 'ASK_TIMEOUT', 0.5)
+    host.start_agent()
+    host.initialize()
+    host.stop_agent()
+    with futures.ThreadPoolExecutor(max_workers=1) as executor:
+        plugging = executor.submit(os_acc.plug, INSTANCE, PROVIDER, SPECS)
+        with pytest.raises(futures.TimeoutError):
+            plugging.result(timeout=1)
+        # when it is back
+        host.start_agent()
+        # then the plug goes on
+        assert plugging.result(timeout=60) == host.agent.given[INSTANCE['uuid']]
+
+
+class AlreadyPlugged(Exception):
+    """Cyborg's, of an instance that holds something else."""
+
+
+def test_what_another_plug_asked_for_is_an_error_of_its_own(ready):
+    ready.agent.failure = AlreadyPlugged('Instance 5a0c holds accelerators')
+    with pytest.raises(os_acc.AlreadyPlugged, match='holds accelerators') as caught:
+        os_acc.plug(INSTANCE, PROVIDER, SPECS)
+    assert isinstance(caught.value, os_acc.PlugFailed)
 
 
 def test_an_error_without_words_still_has_a_kind(ready):
@@ -114,7 +162,7 @@ def test_an_agent_that_is_never_done_is_unavailable(host):
         os_acc.plug(INSTANCE, PROVIDER, SPECS)
 
 
-class OlderAgent:
+class FirstAgent:
     """One that answers a plug only when it is done."""
 
     target = messaging.Target(namespace='os_acc', version='1.0')
@@ -126,8 +174,19 @@ class OlderAgent:
         return [{'pci_id': '0000:3b:00.4', 'arq_uuid': instance_info['uuid']}]
 
 
-def test_an_older_agent_is_asked_as_it_knows_it(host):
-    host.start_agent(OlderAgent())
+class SecondAgent(FirstAgent):
+    """One that is asked again, and takes no note of it."""
+
+    target = messaging.Target(namespace='os_acc', version='1.1')
+
+    def plug(self, ctxt, instance_info, selected_rp, flavor_extra_specs, wait=True):
+        assert not wait
+        return super().plug(ctxt, instance_info, selected_rp, flavor_extra_specs)
+
+
+@pytest.mark.parametrize('older_agent', [FirstAgent, SecondAgent])
+def test_an_older_agent_is_asked_as_it_knows_it(host, older_agent):
+    host.start_agent(older_agent())
     host.initialize()
     assert os_acc.plug(INSTANCE, PROVIDER, SPECS) == [
         {'pci_id': '0000:3b:00.4', 'arq_uuid': INSTANCE['uuid']}]
