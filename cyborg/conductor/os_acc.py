@@ -5,29 +5,25 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import sqlalchemy as sa
 from oslo_log import log
-from sqlalchemy import orm
 
 from cyborg import errors, objects
 from cyborg.conductor import flavors
 from cyborg.conductor.endpoint import Endpoint, exposed
 from cyborg.context import RequestContext
 from cyborg.db.sqlalchemy import (
+    agents,
     arqs,
     binding,
     deployables,
     device_profiles,
     matching,
-    models,
     releasing,
 )
 from cyborg.db.sqlalchemy.ledger import Ledger
 from cyborg.objects import arq_states
 
 LOG = log.getLogger(__name__)
-
-Arq = models.ExtArq
 
 
 class OsAcc(Endpoint):
@@ -43,8 +39,9 @@ class OsAcc(Endpoint):
         instance holds on other hosts is released.
         """
         with self.change(context, f'os_acc {hostname}') as ledger:
-            _lock_host(ledger.session, hostname)
-            rows = arqs.locked(ledger.session, Arq.instance_uuid == instance['uuid'])
+            # a repeated plug waits for the first one, which may still be under way
+            agents.lock(ledger.session, hostname)
+            rows = releasing.locked_of_instance(ledger.session, instance['uuid'])
             here = [row for row in rows if row.hostname == hostname]
             if failed := [row for row in here if row.state == arq_states.State.BIND_FAILED]:
                 return [objects.Arq(uuid=row.uuid, state=row.state, reason=row.reason)
@@ -90,7 +87,7 @@ class OsAcc(Endpoint):
         created = arqs.create(ledger, [each.group for each in wanted], project, None)
         return created, [wanted[arq.device_profile_group_id].provider for arq in created]
 
-    def _wanted(self, session: orm.Session, providers: dict[str, Any],
+    def _wanted(self, session: Any, providers: dict[str, Any],
                 extra_specs: dict[str, str],
                 known: Mapping[str, str] | None = None) -> list[flavors.Wanted]:
         """What a flavor without a profile asks for; ``known`` are classes of providers that may
@@ -101,7 +98,7 @@ class OsAcc(Endpoint):
         return flavors.wanted(extra_specs, providers, {**(known or {}), **classes},
                               self.conf.api.extra_accel_keys)
 
-    def _require_same(self, session: orm.Session, instance: dict[str, str],
+    def _require_same(self, session: Any, instance: dict[str, str],
                       found: Sequence[objects.Arq], providers: dict[str, Any],
                       extra_specs: dict[str, str]) -> None:
         """AlreadyPlugged unless what the instance has is what this plug asks for.
@@ -135,17 +132,10 @@ class OsAcc(Endpoint):
         """Release what the server has on this host; returns how many accelerators it held.
         Requests whose bind failed held none, and go too."""
         with self.change(context, f'os_acc {hostname}') as ledger:
-            rows = arqs.locked(ledger.session, Arq.instance_uuid == instance_uuid,
-                               Arq.hostname == hostname)
+            rows = releasing.locked_of_instance(ledger.session, instance_uuid, hostname)
             held = sum(row.state in arq_states.HOLDING for row in rows)
             releasing.delete_rows(ledger, rows)
             return held
-
-
-def _lock_host(session: orm.Session, hostname: str) -> None:
-    """Have a repeated plug wait for the first one, which may still be under way."""
-    session.execute(sa.select(models.Agent.id).where(
-        models.Agent.hostname == hostname).with_for_update())
 
 
 def _held(arq: objects.Arq) -> tuple[object, ...]:

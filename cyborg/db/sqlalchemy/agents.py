@@ -45,6 +45,11 @@ def accept(session: orm.Session, report: objects.Report) -> None:
         uuid=uuidutils.generate_uuid(), hostname=report.hostname, **values))
 
 
+def lock(session: orm.Session, hostname: str) -> None:
+    """Have others that lock this host wait for us."""
+    session.execute(sa.select(Agent.id).where(Agent.hostname == hostname).with_for_update())
+
+
 def distrust(session: orm.Session, hostnames: Collection[str]) -> None:
     """Have these hosts report anew, at their next heartbeat if no message reaches them."""
     if hostnames:

@@ -5,6 +5,7 @@ import datetime
 from collections.abc import Collection, Sequence
 
 import sqlalchemy as sa
+from sqlalchemy import orm
 
 from cyborg import errors, objects
 from cyborg.db.sqlalchemy import arqs, attach_handles, models
@@ -51,10 +52,16 @@ def delete_of_instance(ledger: Ledger, instance_uuid: str, hostname: str | None 
 
     Only services do this, when the server goes: nothing of it may stay, whosever it is.
     """
-    query = _OF_INSTANCE.where(Arq.hostname == hostname) if hostname else _OF_INSTANCE
-    rows = list(ledger.session.scalars(query, {'instance': instance_uuid}))
+    rows = locked_of_instance(ledger.session, instance_uuid, hostname)
     delete_rows(ledger, rows)
     return len(rows)
+
+
+def locked_of_instance(session: orm.Session, instance_uuid: str,
+                       hostname: str | None = None) -> list[Arq]:
+    """A server's requests, on one host or wherever, ours until we are done."""
+    query = _OF_INSTANCE.where(Arq.hostname == hostname) if hostname else _OF_INSTANCE
+    return list(session.scalars(query, {'instance': instance_uuid}))
 
 
 def delete_abandoned(ledger: Ledger, lifetime: datetime.timedelta) -> int:
