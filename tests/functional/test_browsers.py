@@ -5,6 +5,7 @@ import pytest
 
 from tests.fixtures.cloud import Cloud
 
+pytestmark = pytest.mark.any_database
 ORIGIN = 'https://dashboard.example'
 
 

@@ -15,6 +15,7 @@ from cyborg.sim.spdk import Spdk
 from tests.fixtures.cloud import PATIENCE, Cloud, eventually
 from tests.fixtures.hosts import SimHost
 
+pytestmark = pytest.mark.any_database
 #: Nothing here may wait for the timer.
 NO_TIMER = '[agent]\nresync_interval = 3600\n'
 SETTINGS = NO_TIMER + """

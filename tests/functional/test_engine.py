@@ -692,8 +692,8 @@ def test_hundreds_of_waiting_binds_hold_up_nothing(tmp_path):
     assert cloud.bind(cloud.request('fpga'), host='compute2', rp=instant).status_code == 202
     cloud.agent('compute2').inventory.wake(must_report=True)
     Stubborn.gate.set()
-    eventually(lambda: sum(arq['state'] == 'Bound' for arq in cloud.arqs(limit=1000)) == 502,
-               patience=600)
+    cloud.nova.wait_for_events(502, timeout=600)
+    eventually(lambda: sum(arq['state'] == 'Bound' for arq in cloud.arqs(limit=1000)) == 502)
     assert len(host.mdevs()) == 500
     Stubborn.gate = None
     cloud.stop()

@@ -8,6 +8,7 @@ import pytest
 from tests.fixtures.cloud import PATIENCE, Cloud, eventually
 from tests.fixtures.hosts import SimHost
 
+pytestmark = pytest.mark.any_database
 FIRST, SECOND = '0000:3b:00.0', '0000:3c:00.0'
 GROUPS = {FIRST: '7', SECOND: '7'}
 #: Nothing here may wait for the timer.

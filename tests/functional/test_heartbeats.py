@@ -3,11 +3,14 @@
 
 import threading
 
+import pytest
+
 from cyborg import context
 from cyborg.conductor.rpcapi import ConductorAPI
 from cyborg.db.sqlalchemy import agents
 from tests.fixtures.cloud import eventually
 
+pytestmark = pytest.mark.any_database
 MANY = 2000
 
 

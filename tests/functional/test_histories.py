@@ -14,7 +14,7 @@ pytestmark = pytest.mark.embedded
 COUNT = int(os.environ.get('CYBORG_FAULT_HISTORIES', '250'))
 FIRST = int(os.environ.get('CYBORG_FAULT_SEED', '1'))
 #: so many are one test, so that several processes can share them
-TOGETHER = 250
+TOGETHER = 25
 STEPS = 40
 
 

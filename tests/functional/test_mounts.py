@@ -10,7 +10,8 @@ from tests.fixtures.cloud import Cloud
 from tests.fixtures.proxy import TlsProxy
 
 #: the SDK warns of what it does itself
-pytestmark = pytest.mark.filterwarnings('ignore::PendingDeprecationWarning')
+pytestmark = [pytest.mark.any_database,
+              pytest.mark.filterwarnings('ignore::PendingDeprecationWarning')]
 
 PROFILES = {f'p{number}' for number in range(5)}
 

@@ -11,6 +11,7 @@ from cyborg import rpc
 from tests.fixtures.cloud import PATIENCE, Cloud, eventually
 from tests.fixtures.hosts import SimHost
 
+pytestmark = pytest.mark.any_database
 ADDRESS = '0000:6b:00.0'
 WELL, ILL = 'DLP 0\nTOTAL_ERR_FATAL 0', 'DLP 1\nTOTAL_ERR_FATAL 1'
 

@@ -11,6 +11,7 @@ import pytest
 from tests.fixtures.cloud import Cloud, eventually
 from tests.fixtures.hosts import SimHost
 
+pytestmark = pytest.mark.any_database
 VERSION = {'OpenStack-API-Version': 'placement 1.39'}
 ADDRESS, OTHER = '0000:af:00.0', '0000:b0:00.0'
 NAME, OTHER_NAME = f'compute1_{ADDRESS}', f'compute1_{OTHER}'

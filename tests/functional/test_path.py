@@ -197,6 +197,7 @@ def test_an_unchanged_host_costs_one_timestamp_and_no_call_to_placement(cloud, h
         *args, **kwargs)
     with cloud.statements() as statements:
         agent.inventory.sync()
+        agent.inventory.beat()
         eventually(lambda: statements)
     assert len(statements) == 1 and statements[0].startswith('UPDATE agents')
     assert calls == []

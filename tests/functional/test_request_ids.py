@@ -7,6 +7,8 @@ import pytest
 
 from tests.fixtures.cloud import eventually
 
+pytestmark = pytest.mark.any_database
+
 
 @pytest.fixture
 def placement_ids(cloud, monkeypatch):

@@ -11,7 +11,8 @@ from cyborg.api import microversions
 from cyborg.cmd.api import Server
 
 #: the SDK warns of what it does itself
-pytestmark = pytest.mark.filterwarnings('ignore::PendingDeprecationWarning')
+pytestmark = [pytest.mark.any_database,
+              pytest.mark.filterwarnings('ignore::PendingDeprecationWarning')]
 
 INSTANCE = str(uuid.uuid4())
 

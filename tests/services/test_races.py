@@ -23,19 +23,25 @@ from cyborg.db.sqlalchemy import (
 from cyborg.db.sqlalchemy.history import Cause
 from cyborg.db.sqlalchemy.ledger import Ledger
 from cyborg.objects.arq_states import State
+from tests.fixtures.cloud import another_database
 from tools import services
 
 EVERYBODY = arqs.Scope(project_id=None, silent_since=models.now())
 RP, SERVER = str(uuid.uuid4()), str(uuid.uuid4())
 
 
-@pytest.fixture(params=[services.mariadb, services.postgresql])
-def db(request):
+@pytest.fixture(scope='module', params=[services.mariadb, services.postgresql])
+def server(request):
     with request.param() as server:
-        database = engine.Database(server.url)
-        migration.upgrade(database)
-        yield database
-        database.close()
+        yield server
+
+
+@pytest.fixture
+def db(server):
+    database = engine.Database(another_database(server.url, f'cyborg_{uuid.uuid4().hex}'))
+    migration.upgrade(database)
+    yield database
+    database.close()
 
 
 @pytest.fixture

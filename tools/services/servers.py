@@ -86,8 +86,10 @@ class MariaDB(Server):
 
     @property
     def url(self) -> str:
+        # It offers no TLS. Unless told so, PyMySQL reads all certificates of the machine for each
+        # connection, before it asks.
         return (f'mysql+pymysql://{self.user}:{self.password}@{LOOPBACK}:{self.port}/cyborg'
-                '?charset=utf8mb4')
+                '?charset=utf8mb4&ssl_disabled=true')
 
     def find_programs(self) -> None:
         self.program = packages.require('mariadb-server', 'mariadbd')
