@@ -42,7 +42,7 @@ $(STAMP): constraints.txt requirements.txt test-requirements.txt setup.cfg pypro
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Cyborg needs Python 3.11 or later; set PYTHON.")'
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
 	@$(PIP) install -c constraints.txt setuptools wheel
-	@$(PIP) install -c constraints.txt -r test-requirements.txt -e '.[standalone,mysql,postgresql,sim]'
+	@$(PIP) install -c constraints.txt -r test-requirements.txt -e '.[standalone,mysql,postgresql,signatures,sim]'
 	@touch $@
 
 demo: venv  ## see a request for an accelerator through, on simulated hardware
@@ -113,7 +113,7 @@ $(SERIES:%=.venv-%): .venv-%: tools/constraints/%.txt
 	@"$(PYTHON)" -m venv $@
 	@$@/bin/python -m pip --disable-pip-version-check --quiet install 'setuptools<81' wheel
 	@$@/bin/python -m pip --disable-pip-version-check --quiet install -c $< \
-	    -r test-requirements.txt '.[standalone,mysql,postgresql,sim]' || { rm -rf $@; exit 1; }
+	    -r test-requirements.txt '.[standalone,mysql,postgresql,signatures,sim]' || { rm -rf $@; exit 1; }
 
 test-release: $(SERIES:%=.venv-%)  ## unit and some functional tests with the libraries of OpenStack releases
 	@for series in $(SERIES); do \

@@ -16,6 +16,7 @@ from cyborg import errors
 SERVICE_TYPES = {'placement': 'placement', 'nova': 'compute', 'glance': 'image'}
 #: Seconds without a byte before a call fails: by default keystoneauth would wait for ever.
 TIMEOUT = 60
+REQUEST_ID = 'X-OpenStack-Request-ID'
 
 
 class Adapter(adapter.Adapter):
@@ -29,7 +30,7 @@ class Adapter(adapter.Adapter):
     def request(self, url: str, method: str, **kwargs: Any) -> requests.Response:
         if (current := context.get_current()) is not None:
             headers = kwargs.pop('headers', None) or {}
-            kwargs['headers'] = {'X-OpenStack-Request-ID': current.global_id} | headers
+            kwargs['headers'] = {REQUEST_ID: current.global_id} | headers
         with self._accepted():
             return super().request(url, method, **kwargs)
 

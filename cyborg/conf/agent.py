@@ -33,6 +33,23 @@ OPTS = [
                     'device one thing is done after another.'),
     cfg.IntOpt('max_bitstream_size', default=1024, min=1,
                help='The most MiB that an image may have which is loaded into a device.'),
+    cfg.IntOpt('bitstream_cache_size', default=0, min=0,
+               help='MiB of images that are kept in state_path after they were loaded, so that '
+                    'they are not fetched again; the least recently used ones are removed '
+                    'first. Glance is asked at every use whether an image may still be used. 0: '
+                    'none are kept.'),
+    cfg.ListOpt('allowed_bitstream_digests', default=[], sample_default='sha256:<digest>',
+                help='Digests of the images that may be loaded on this host, each with its '
+                     'algorithm: sha256, sha384 or sha512. Unset: all images may that a project '
+                     'can see and that fit the device.'),
+    cfg.BoolOpt('verify_bitstream_signatures', default=False,
+                help='Load only images that are signed, as Nova does for its images. Needs the '
+                     'extra "signatures" and a key manager ([key_manager], [barbican]), which is '
+                     'asked with the credentials of [glance].'),
+    cfg.ListOpt('trusted_bitstream_certificates', default=[], sample_default='<certificate id>',
+                help='Ids in the key manager of the certificates that may sign images, or that '
+                     'have signed certificates which may. Unset: every certificate that the key '
+                     'manager gives to the user of [glance].'),
     cfg.StrOpt('sysfs_root', default='/sys', help='Where sysfs is mounted.'),
     cfg.BoolOpt(
         'legacy_traits', default=False,

@@ -41,7 +41,7 @@ class Images:
                 'owner': 'theirs'} | self._facts
 
     def members(self, uuid, request_id):
-        return {'friends'}
+        return {'friends': 'pending'}
 
     def data(self, uuid, request_id):
         yield DATA

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signatures of images, checked by cursive with certificates from a key manager (Barbican)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from oslo_context import context
+from oslo_log import log
+
+from cyborg import errors
+from cyborg.clients.glance import Glance
+
+LOG = log.getLogger(__name__)
+
+CERTIFICATE = 'img_signature_certificate_uuid'
+PROPERTIES = (CERTIFICATE, 'img_signature_hash_method', 'img_signature', 'img_signature_key_type')
+
+
+class Signatures:
+    """Says of an image whether its signature is right."""
+
+    def __init__(self, glance: Glance | None, trusted: Sequence[str]) -> None:
+        try:
+            from cursive import certificate_utils, signature_utils
+        except ImportError as error:
+            raise errors.ConfigError(
+                why='[agent] verify_bitstream_signatures is true, but cursive cannot be imported '
+                    f'({error}): install openstack-cyborg[signatures].') from error
+        self._signatures, self._certificates = signature_utils, certificate_utils
+        self._glance = glance
+        self._trusted = list(trusted)
+
+    def check(self, image: Mapping[str, Any]) -> 'Check':
+        """Returns a check that is fed with the data of an image."""
+        if missing := [name for name in PROPERTIES if not image.get(name)]:
+            raise errors.ImageRefused(
+                image=image['id'], why=f'it is not signed: it has no {", ".join(missing)}.')
+        try:
+            credentials = _Context(self._glance)
+            if self._trusted:
+                self._certificates.verify_certificate(
+                    context=credentials, certificate_uuid=image[CERTIFICATE],
+                    trusted_certificate_uuids=self._trusted)
+            return Check(image['id'], self._signatures.get_verifier(
+                credentials, *(image[name] for name in PROPERTIES)))
+        except Exception as error:  # cursive's own, and those of each key manager
+            LOG.warning('The signature of image %s cannot be checked: %s', image['id'], error)
+            raise errors.ImageRefused(
+                image=image['id'], why='its signature cannot be checked, or its certificate is '
+                'not trusted; the log of the agent says more.') from error
+
+
+class Check:
+    """One pass over the data of an image."""
+
+    def __init__(self, image: str, verifier: Any) -> None:
+        self._image = image
+        self._verifier = verifier
+
+    def update(self, piece: bytes) -> None:
+        self._verifier.update(piece)
+
+    def verify(self) -> None:
+        from cryptography.exceptions import InvalidSignature
+        try:
+            self._verifier.verify()
+        except InvalidSignature as error:
+            raise errors.ImageRefused(
+                image=self._image, why='its data does not have its signature.') from error
+
+
+class _Context(context.RequestContext):
+    """What castellan takes the credentials from: those of [glance]."""
+
+    def __init__(self, glance: Glance | None) -> None:
+        super().__init__(overwrite=False)
+        self._glance = glance
+
+    def get_auth_plugin(self) -> Any:
+        return self._glance and self._glance.auth
