@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much memory and time it takes an agent to fetch an image: python -m tools.bench.images."""
+
+import argparse
+import hashlib
+import multiprocessing
+import multiprocessing.connection
+import pathlib
+import resource
+import tempfile
+import time
+
+from oslo_config import cfg
+
+from cyborg import conf as options
+from cyborg.agent.bitstreams import Bitstreams, Wanted
+from cyborg.clients.glance import Glance
+from cyborg.sim import glance as sim
+
+MIB = 1024 * 1024
+SIZES = (1, 64, 1024)
+SETTINGS = """\
+[DEFAULT]
+state_path = {directory}
+[agent]
+bitstream_cache_size = {cache}
+[glance]
+auth_type = none
+endpoint = {url}
+"""
+
+
+def serve(sizes: list[int], told: multiprocessing.connection.Connection) -> None:
+    """A stand-in for Glance, whose memory is its own."""
+    glance = sim.Glance()
+    told.send((glance.url, [
+        glance.add(data := bytes(size * MIB), os_hash_algo='sha512',
+                   os_hash_value=hashlib.sha512(data).hexdigest()) for size in sizes]))
+    glance.start()
+    told.recv()
+    glance.stop()
+
+
+def peak() -> float:
+    """The most MiB that this process ever had in memory."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def measure(bitstreams: Bitstreams, size: int, image: str, source: str) -> None:
+    before, start = peak(), time.monotonic()
+    with bitstreams.fetched(Wanted({'bitstream_id': image})):
+        seconds = time.monotonic() - start
+    print(f'{size:5} MiB from {source:9} {seconds:6.2f} s, peak memory {peak():6.1f} MiB '
+          f'({peak() - before:+.1f})')
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('sizes', metavar='MIB', type=int, nargs='*', default=SIZES)
+    sizes = list(parser.parse_args().sizes)
+    here, there = multiprocessing.Pipe()
+    server = multiprocessing.get_context('spawn').Process(target=serve, args=(sizes, there))
+    server.start()
+    url, images = here.recv()
+    with tempfile.TemporaryDirectory() as name:
+        file = pathlib.Path(name, 'cyborg.conf')
+        file.write_text(SETTINGS.format(directory=name, cache=2 * sum(sizes), url=url))
+        conf = cfg.ConfigOpts()
+        options.register(conf)
+        conf(['--config-file', str(file)])
+        bitstreams = Bitstreams(conf, 'compute1', Glance.connect(conf))
+        for size, image in zip(sizes, images, strict=True):
+            for source in ('Glance', 'the cache'):
+                measure(bitstreams, size, image, source)
+    here.send(None)
+    server.join()
+
+
+if __name__ == '__main__':
+    main()
