@@ -37,7 +37,8 @@ class Files:
         self._place = self._cache if bound else directory if directory.is_dir() else None
         for place in (directory, self._cache):
             for left in place.glob(f'{glob.escape(self._prefix)}*'):
-                left.unlink(missing_ok=True)
+                if '-' not in left.name.removeprefix(self._prefix):  # else: a host compute1-b's
+                    left.unlink(missing_ok=True)
         if bound:
             self._open_cache()
         elif self._cache.is_dir():

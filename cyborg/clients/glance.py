@@ -3,6 +3,7 @@
 
 import contextlib
 import contextvars
+import functools
 from collections.abc import Generator, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, Self
@@ -25,10 +26,13 @@ class Glance:
     """Over one client, made once and used by all threads."""
 
     def __init__(self, way: Any) -> None:
-        # its import takes 0.2 s, which a process without [glance] does not spend
-        import glanceclient
         self._way = way
-        self._client = glanceclient.Client('2', session=_Session(way), user_agent='cyborg')
+
+    @functools.cached_property
+    def _client(self) -> Any:
+        # its import takes 0.2 s, which an agent that loads no image does not spend
+        import glanceclient
+        return glanceclient.Client('2', session=_Session(self._way), user_agent='cyborg')
 
     @classmethod
     def connect(cls, conf: cfg.ConfigOpts) -> Self | None:
@@ -102,7 +106,7 @@ class _Call:
         """Raises our errors for the many that the client and its libraries raise."""
         try:
             yield
-        except errors.CyborgError:
+        except (errors.CyborgError, ImportError):
             raise
         except Exception as error:
             # addresses are for operators, not for the tenant who asked for an image
