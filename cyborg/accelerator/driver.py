@@ -3,7 +3,7 @@
 
 import abc
 import fnmatch
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, ClassVar
 
@@ -66,11 +66,12 @@ class Driver(abc.ABC):
         have ended. Cleaning what is clean is fine.
         """
 
-    def program(self, deployable: str, image: Path) -> None:
+    def program(self, deployable: str, image: Path, properties: Mapping[str, str]) -> None:
         """Load an image, fetched and checked by the agent, into a deployable nobody uses.
 
-        It is called for deployables with ``is_programmable`` only, never at the same time for
-        two of one device; loading the same image again must be harmless.
+        ``properties`` are those of the image in Glance, as text. It is called for deployables
+        with ``is_programmable`` only, never at the same time for two of one device; loading the
+        same image again must be harmless. Its limit is ``[agent] program_timeout``.
         """
         raise errors.DriverFailed(name=self.name, why=f'{deployable} cannot be programmed.')
 

@@ -40,12 +40,13 @@ def write(path: str, text: str) -> None:
 
 
 @context.entrypoint
-def run(command: list[str]) -> str:
-    """Run a tool to its end and answer what it said."""
+def run(command: list[str], timeout: float | None = None) -> str:
+    """Run a tool to its end and return what it said. It is killed here, by root, after
+    ``timeout`` seconds."""
     enabled = _enabled()
     if not any(each.may_run(command) for each in enabled):
         raise _refusal(enabled, f'runs {" ".join(command)}')
-    return sysfs.run(command, path=TOOL_PATH)
+    return sysfs.run(command, timeout, path=TOOL_PATH)
 
 
 @context.entrypoint

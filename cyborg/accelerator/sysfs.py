@@ -6,11 +6,16 @@ be read is absent, never an exception. Only changes raise, with the kernel's own
 """
 
 import contextlib
+import dataclasses
 import glob
 import os
 import shutil
+import signal
 import subprocess
-from collections.abc import Callable, Collection, Sequence
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path('/sys')
@@ -20,8 +25,39 @@ LONGEST = 64 * 1024
 #: How often one looks at a directory out of which something goes at that very moment.
 ATTEMPTS = 100
 
+#: Seconds in which a tool that was killed must be gone.
+GRACE = 5.0
+#: How many of the last lines of what a tool said an error quotes.
+LAST_LINES = 5
+
 Writer = Callable[[Path, str], None]
-Runner = Callable[[Sequence[str]], str]
+#: A command, and the seconds after which it is killed; None: never.
+Runner = Callable[[Sequence[str], float | None], str]
+
+
+@dataclasses.dataclass
+class Limit:
+    """The time that a call into a driver has. A tool that it runs is killed at its end."""
+
+    end: float  #: as time.monotonic() has it
+    runs_tool: bool = False  #: a tool is running, or being killed, under this limit
+
+    @property
+    def rest(self) -> float:
+        return max(0.0, self.end - time.monotonic())
+
+
+_limits = threading.local()
+
+
+@contextlib.contextmanager
+def limited(limit: Limit) -> Iterator[None]:
+    """Set the limit for all tools that this thread runs."""
+    _limits.current = limit
+    try:
+        yield
+    finally:
+        _limits.current = None
 
 
 class Node:
@@ -124,8 +160,19 @@ class Sysfs(Node):
         return Node(self.path / name, self)
 
     def run(self, *command: str) -> str:
-        """Run a tool and answer what it said; FileNotFoundError if it is not installed."""
-        return self._runner(command)
+        """Run a tool and return what it said.
+
+        Raises FileNotFoundError if it is not installed, TimeoutError if it was killed because the
+        limit of the current call was reached, and OSError with its last words if it failed.
+        """
+        limit: Limit | None = getattr(_limits, 'current', None)
+        if limit is None:
+            return self._runner(command, None)
+        limit.runs_tool = True
+        try:
+            return self._runner(command, limit.rest)
+        finally:
+            limit.runs_tool = False
 
     def opened(self, names: Collection[str]) -> dict[str, str]:
         """Which of these devices (ptp0 for /dev/ptp0) are open: name -> a program that has it."""
@@ -143,17 +190,66 @@ def write(path: Path, text: str) -> None:
         os.close(attribute)
 
 
-def run(command: Sequence[str], path: str | None = None) -> str:
-    """Run a tool to its end."""
-    tool = shutil.which(command[0], path=path)
+def run(command: Sequence[str], timeout: float | None = None, path: str | None = None) -> str:
+    """Run a tool to its end, and kill it with all its children after ``timeout`` seconds."""
+    name = command[0]
+    tool = shutil.which(name, path=path) or _own_tool(name)
     if tool is None:
-        raise FileNotFoundError(f'{command[0]} is not installed')
-    finished = subprocess.run([tool, *command[1:]], stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, errors='replace')
-    if finished.returncode:
-        said = (finished.stderr or finished.stdout).strip()
-        raise OSError(f'{command[0]} ended with {finished.returncode}: {said}')
-    return finished.stdout
+        raise FileNotFoundError(f'{name} is not installed')
+    # in a process group of its own, so that its children can be killed with it
+    process = subprocess.Popen([tool, *command[1:]], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               errors='replace', start_new_session=True)
+    try:
+        output, complaint = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(f'{name} did not end within {timeout:.0f} seconds '
+                           f'and {_kill(process)}') from None
+    except BaseException:
+        _kill(process)
+        raise
+    if process.returncode < 0:
+        raise OSError(f'{name} was killed by {_signal(-process.returncode)}'
+                      f'{_quoted(complaint or output)}')
+    if process.returncode:
+        raise OSError(f'{name} ended with {process.returncode}{_quoted(complaint or output)}')
+    return output
+
+
+def _own_tool(name: str) -> str | None:
+    """A tool that comes with this package: it is installed beside the interpreter."""
+    return shutil.which(name, path=str(Path(sys.executable).parent)) if (
+        name.startswith('cyborg-') and '/' not in name) else None
+
+
+def _kill(process: 'subprocess.Popen[str]') -> str:
+    """Kill a tool and its children; returns what became of it, with its last words."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    try:
+        output, complaint = process.communicate(timeout=GRACE)
+    except subprocess.TimeoutExpired:
+        # it sleeps in the kernel, or a child of it that left its group holds the pipes
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+        if process.poll() is None:
+            return f'is still there {GRACE:.0f} seconds after it was killed'
+        return 'was killed'
+    return f'was killed{_quoted(complaint or output)}'
+
+
+def _quoted(said: str) -> str:
+    """The last lines of what a tool said, for the end of a sentence."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return f': {" / ".join(lines[-LAST_LINES:])}' if lines else ' and said nothing'
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f'signal {number}'
 
 
 def opened(proc: Path, names: Collection[str]) -> dict[str, str]:
@@ -169,7 +265,7 @@ def opened(proc: Path, names: Collection[str]) -> dict[str, str]:
     return found
 
 
-def _run_nothing(command: Sequence[str]) -> str:
+def _run_nothing(command: Sequence[str], timeout: float | None) -> str:
     # a tool acts upon the host it runs on, which is not the one that is looked at
     raise FileNotFoundError(f'{command[0]} is not installed')
 
@@ -180,9 +276,9 @@ def _write_with_privilege(path: Path, text: str) -> None:
     privileged.write(str(path), text)
 
 
-def _run_with_privilege(command: Sequence[str]) -> str:
+def _run_with_privilege(command: Sequence[str], timeout: float | None) -> str:
     from cyborg.accelerator import privileged
-    said: str = privileged.run(list(command))
+    said: str = privileged.run(list(command), timeout)
     return said
 
 

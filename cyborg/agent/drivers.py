@@ -3,14 +3,15 @@
 
 import dataclasses
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from oslo_log import log
 
 from cyborg import errors, objects
-from cyborg.accelerator import pci, traits
+from cyborg.accelerator import pci, sysfs, traits
 from cyborg.accelerator.driver import Driver
 
 LOG = log.getLogger(__name__)
@@ -31,13 +32,15 @@ class Guard:
 
     A call that did not end in time goes on, and may still have its effect: until it ends no
     other is begun on the same card. So what it does late is undone by a later call, and no card
-    ever has more than one thread that hangs.
+    ever has more than one thread that hangs. A tool that the call runs is killed in time.
     """
 
-    def __init__(self, driver: Driver, timeout: float) -> None:
+    def __init__(self, driver: Driver, timeout: float,
+                 program_timeout: float | None = None) -> None:
         self.name = driver.name
         self._driver = driver
         self._timeout = timeout
+        self._program_timeout = timeout if program_timeout is None else program_timeout
         #: by card, or ALL for a look at all of them, the last call that did not end in time
         self._overdue: dict[str, Call] = {}
 
@@ -86,33 +89,42 @@ class Guard:
         return self._call(ALL, 'looking', lambda: [
             work for work in works if not self._driver.is_attached(work.handle)])
 
-    def program(self, card: str, deployable: str, image: Path) -> None:
-        """Load an image."""
+    def program(self, card: str, deployable: str, image: Path,
+                properties: Mapping[str, str] | None = None) -> None:
+        """Load an image, of which Glance knows these properties."""
         self._call(card, f'programming {deployable}',
-                   lambda: self._driver.program(deployable, image))
+                   lambda: self._driver.program(deployable, image, properties or {}),
+                   self._program_timeout)
 
     def _hanging(self, card: str) -> Call | None:
         call = self._overdue.get(card)
         return call if call and call.thread.is_alive() else None
 
-    def _call(self, card: str, what: str, function: Callable[[], Any]) -> Any:
-        """Run in a thread that is left behind if it does not come back."""
+    def _call(self, card: str, what: str, function: Callable[[], Any],
+              timeout: float | None = None) -> Any:
+        """Run in a thread that is left behind if it does not come back within ``timeout`` seconds,
+        by default those of ``[agent] driver_timeout``. Tools have the same limit."""
+        timeout = self._timeout if timeout is None else timeout
         if hanging := self._hanging(card):
             raise errors.DriverFailed(name=self.name, why=f'{hanging.what} still hangs.')
         outcome: dict[str, Any] = {}
+        limit = sysfs.Limit(time.monotonic() + timeout)
 
         def run() -> None:
             try:
-                outcome['result'] = function()
+                with sysfs.limited(limit):
+                    outcome['result'] = function()
             except Exception as error:
                 outcome['error'] = error
         thread = threading.Thread(target=run, name=f'{self.name}: {what}', daemon=True)
         thread.start()
-        thread.join(self._timeout)
+        thread.join(timeout)
+        if thread.is_alive() and limit.runs_tool:
+            thread.join(2 * sysfs.GRACE)  # the tool is being killed; the driver says what it said
         if thread.is_alive():
             self._overdue[card] = Call(what, thread)
             raise errors.DriverFailed(
-                name=self.name, why=f'{what} did not end within {self._timeout} seconds.')
+                name=self.name, why=f'{what} did not end within {timeout} seconds.')
         error = outcome.get('error')
         if error is None:
             return outcome['result']

@@ -38,7 +38,7 @@ class Agent:
         if not names:
             LOG.warning('[agent] enabled_drivers names no driver: no device of %s is found or '
                         'offered.', hostname)
-        guards = [Guard(each, conf.agent.driver_timeout)
+        guards = [Guard(each, conf.agent.driver_timeout, conf.agent.program_timeout)
                   for each in driver.load(names, conf, sysfs)]
         conductor = ConductorAPI(transport)
         self.hostname = hostname

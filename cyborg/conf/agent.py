@@ -27,7 +27,10 @@ OPTS = [
         help='Seconds without a further udev event after which a burst of them counts as over '
              'and the host is looked at, once.'),
     cfg.IntOpt('driver_timeout', default=60, min=1,
-               help='Seconds after which a call into a driver counts as hung.'),
+               help='Seconds after which a call into a driver counts as hung, and a tool that '
+                    'it runs is killed.'),
+    cfg.IntOpt('program_timeout', default=600, min=1,
+               help='The same for loading an image into a device, or into its flash.'),
     cfg.IntOpt('work_threads', default=8, min=1,
                help='How many devices are prepared, cleaned or programmed at a time. On one '
                     'device one thing is done after another.'),

@@ -176,7 +176,7 @@ class Host:
                      cluster['accelerator-type-uuid'])
         return ''
 
-    def _run(self, command: Sequence[str]) -> str:
+    def _run(self, command: Sequence[str], timeout: float | None) -> str:
         if command[0] not in self.tools:
             raise FileNotFoundError(f'{command[0]} is not installed')
         return self.tools[command[0]](*command[1:])

@@ -168,7 +168,7 @@ def refuses_noise(bench: Bench) -> None:
         for device in bench.discover().values():
             for part in device.deployables:
                 try:
-                    bench.driver().program(part.name, Path(image.name))
+                    bench.driver().program(part.name, Path(image.name), {})
                 except errors.DriverFailed:
                     continue
                 raise Failed(f'{part.name} took noise for an image')

@@ -84,7 +84,7 @@ def test_attach_and_detach_do_nothing_unless_a_driver_says_so(conf, tmp_path):
 
 def test_a_driver_that_cannot_program_says_so(conf, tmp_path):
     with pytest.raises(errors.DriverFailed, match='0000:3b:00.0 cannot be programmed'):
-        Plain(conf, Sysfs(tmp_path)).program('0000:3b:00.0', tmp_path / 'image')
+        Plain(conf, Sysfs(tmp_path)).program('0000:3b:00.0', tmp_path / 'image', {})
 
 
 class TestFakeDriver:

@@ -169,6 +169,12 @@ def test_no_other_command_is_run(root, tools, command):
         privileged.run(command)
 
 
+def test_a_tool_that_hangs_is_killed_by_root_too(root, tools, tmp_path):
+    (tmp_path / 'bin/fpgaconf').write_text('#!/bin/sh\necho "region 0" >&2\nexec sleep 60\n')
+    with pytest.raises(TimeoutError, match='fpgaconf did not end .* was killed: region 0'):
+        privileged.run(['fpgaconf', *PLACE, '/var/lib/cyborg/image'], 0.5)
+
+
 def test_open_devices_are_looked_up(root, monkeypatch, tmp_path):
     monkeypatch.setattr(sysfs, 'PROC', tmp_path / 'proc')
     process = tmp_path / 'proc/812'

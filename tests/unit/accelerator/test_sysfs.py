@@ -3,13 +3,17 @@
 
 import errno
 import os
-import stat
+import signal
+import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from cyborg.accelerator import sysfs
 from cyborg.accelerator.sysfs import Sysfs
+from tests.fixtures.cloud import eventually
 
 
 @pytest.fixture
@@ -117,27 +121,126 @@ class TestWriting:
         assert caught.value.errno == errno.EBUSY
 
 
+HANGS = """
+sleep 60 &
+echo $$ $! > {here}/pids
+echo "writing flash" >&2
+wait
+"""
+
+
+@pytest.fixture
+def make_tool(tmp_path):
+    """A tool: a shell script."""
+    def make_tool(text, name='tool'):
+        tool = tmp_path / name
+        tool.write_text(f'#!/bin/sh\n{text}\n'.replace('{here}', str(tmp_path)))
+        tool.chmod(0o755)
+    return make_tool
+
+
+def is_running(pid):
+    """One that has ended and waits for its parent to notice does not run."""
+    try:
+        status = Path(f'/proc/{pid}/stat').read_text()
+    except OSError:
+        return False
+    return status.rpartition(')')[2].split()[0] != 'Z'
+
+
 class TestTools:
     def test_a_host_that_is_not_this_one_has_none(self, root):
         with pytest.raises(FileNotFoundError):
             Sysfs(root).run('true')
 
-    def test_what_a_tool_says_is_answered(self, tmp_path):
-        tool = tmp_path / 'tool'
-        tool.write_text('#!/bin/sh\necho "$@"\n')
-        tool.chmod(tool.stat().st_mode | stat.S_IEXEC)
+    def test_what_a_tool_says_is_answered(self, make_tool, tmp_path):
+        make_tool('echo "$@"')
         assert sysfs.run(['tool', 'a', 'b c'], path=str(tmp_path)) == 'a b c\n'
 
-    def test_a_tool_that_fails_is_an_error_with_its_words(self, tmp_path):
-        tool = tmp_path / 'tool'
-        tool.write_text('#!/bin/sh\necho "no such card" >&2\nexit 3\n')
-        tool.chmod(tool.stat().st_mode | stat.S_IEXEC)
+    def test_a_tool_that_fails_is_an_error_with_its_words(self, make_tool, tmp_path):
+        make_tool('echo "no such card" >&2\nexit 3')
         with pytest.raises(OSError, match='tool ended with 3: no such card'):
+            sysfs.run(['tool'], path=str(tmp_path))
+
+    def test_of_many_words_the_last_lines_are_told(self, make_tool, tmp_path):
+        make_tool('seq 1 100\nexit 1')
+        with pytest.raises(OSError, match='ended with 1: 96 / 97 / 98 / 99 / 100$'):
+            sysfs.run(['tool'], path=str(tmp_path))
+
+    def test_a_tool_that_fails_without_a_word_says_so(self, make_tool, tmp_path):
+        make_tool('exit 7')
+        with pytest.raises(OSError, match='tool ended with 7 and said nothing'):
+            sysfs.run(['tool'], path=str(tmp_path))
+
+    def test_a_tool_that_was_killed_is_told_from_one_that_ended(self, make_tool, tmp_path):
+        make_tool('echo "half way" >&2\nkill -9 $$')
+        with pytest.raises(OSError, match='tool was killed by SIGKILL: half way'):
             sysfs.run(['tool'], path=str(tmp_path))
 
     def test_a_tool_that_is_not_there_is_told_from_one_that_fails(self, tmp_path):
         with pytest.raises(FileNotFoundError):
             sysfs.run(['tool'], path=str(tmp_path))
+
+    def test_a_tool_of_ours_is_found_beside_the_interpreter(self, make_tool, tmp_path,
+                                                           monkeypatch):
+        make_tool('echo ours', 'cyborg-tool')
+        make_tool('echo not ours', 'tool')
+        monkeypatch.setattr(sys, 'executable', str(tmp_path / 'python'))
+        assert sysfs.run(['cyborg-tool'], path='/nonexistent') == 'ours\n'
+        with pytest.raises(FileNotFoundError):
+            sysfs.run(['tool'], path='/nonexistent')
+
+    def test_a_tool_that_hangs_is_killed_with_its_children(self, make_tool, tmp_path):
+        make_tool(HANGS)
+        with pytest.raises(TimeoutError, match='within 1 seconds and was killed: writing flash'):
+            sysfs.run(['tool'], 1, path=str(tmp_path))
+        own, child = (tmp_path / 'pids').read_text().split()
+        eventually(lambda: not is_running(own) and not is_running(child))
+
+    def test_a_child_that_left_its_group_does_not_hold_us_up(self, make_tool, tmp_path,
+                                                            monkeypatch):
+        monkeypatch.setattr(sysfs, 'GRACE', 0.2)
+        make_tool(f'setsid sh -c "echo \\$\\$ > {tmp_path}/pids; exec sleep 60" &\nsleep 60')
+        with pytest.raises(TimeoutError, match='within 0 seconds and was killed$'):
+            sysfs.run(['tool'], 0.5, path=str(tmp_path))
+        os.kill(int((tmp_path / 'pids').read_text()), signal.SIGKILL)
+
+
+class TestLimits:
+    """A call into a driver has a limit, which is the limit of its tools."""
+
+    @pytest.fixture
+    def seen(self):
+        return []
+
+    @pytest.fixture
+    def host(self, root, seen):
+        return Sysfs(root, runner=lambda command, timeout: seen.append(timeout) or '')
+
+    def test_without_one_a_tool_has_all_the_time(self, host, seen):
+        host.run('tool')
+        assert seen == [None]
+
+    def test_tools_share_the_time_of_the_call(self, host, seen):
+        with sysfs.limited(sysfs.Limit(time.monotonic() + 60)):
+            host.run('tool')
+            time.sleep(0.01)
+            host.run('tool')
+        host.run('tool')
+        assert 59 < seen[1] < seen[0] <= 60
+        assert seen[2] is None
+
+    def test_it_is_that_of_its_own_thread_only(self, host, seen):
+        with sysfs.limited(sysfs.Limit(time.monotonic() + 60)):
+            thread = threading.Thread(target=host.run, args=('tool',))
+            thread.start()
+            thread.join()
+        assert seen == [None]
+
+    def test_a_call_that_is_late_runs_no_tool_for_long(self, host, seen):
+        with sysfs.limited(sysfs.Limit(time.monotonic() - 1)):
+            host.run('tool')
+        assert seen == [0]
 
 
 class TestPrivilege:

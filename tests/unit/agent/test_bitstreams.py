@@ -27,7 +27,7 @@ class Reading(Driver):
     def discover(self):
         return []
 
-    def program(self, deployable, image):
+    def program(self, deployable, image, properties):
         self.loaded.append((deployable, image.read_bytes()))
 
 

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A driver that raises or hangs hurts nobody but its own devices."""
 
+import functools
 import threading
+from pathlib import Path
 
 import pytest
 
 from cyborg import errors, objects
+from cyborg.accelerator import sysfs
 from cyborg.accelerator.driver import Driver
 from cyborg.agent import drivers
 from tests.fixtures.cloud import eventually
@@ -188,3 +191,63 @@ def test_names_become_what_placement_takes_or_the_fault_of_their_device():
     for other, name in ((odd, '日本'), (odder, '~')):
         assert f"'{name}' does not name a trait or resource class" in other.fault
         assert (other.deployables[0].traits, other.deployables[0].resource_class) == ([], None)
+
+
+class RunsTools(Driver):
+    """Programs with a tool, as a driver of FPGAs does."""
+
+    name, type = 'tools', 'FPGA'
+
+    def discover(self):
+        return []
+
+    def program(self, deployable, image, properties):
+        try:
+            self.sysfs.run('flash', str(image))
+        except OSError as error:
+            raise errors.DriverFailed(name=self.name, why=f'{error}.') from error
+
+
+class TestTools:
+    """What a tool does reaches the operator, and no process is left."""
+
+    @pytest.fixture
+    def program(self, tmp_path):
+        def program(script, timeout=60, program_timeout=60):
+            tool = tmp_path / 'flash'
+            if script:
+                tool.write_text(f'#!/bin/sh\n{script}\n')
+                tool.chmod(0o755)
+            host = sysfs.Sysfs(tmp_path, runner=functools.partial(
+                sysfs.run, path=str(tmp_path)))
+            drivers.Guard(RunsTools(None, host), timeout, program_timeout).program(
+                'card', 'region', tmp_path / 'image')
+        return program
+
+    def test_one_that_hangs_is_killed_at_the_limit_of_programming(self, program, tmp_path):
+        script = f'sleep 60 &\necho $$ $! > {tmp_path}/pids\necho "at 12 %"\nwait'
+        with pytest.raises(errors.DriverFailed,
+                           match='flash did not end within 1 seconds and was killed: at 12 %'):
+            program(script, program_timeout=1)
+        pids = (tmp_path / 'pids').read_text().split()
+        eventually(lambda: not any(map(is_running, pids)))
+
+    def test_programming_may_take_longer_than_other_calls(self, program):
+        program('sleep 0.3', timeout=0.05)
+
+    @pytest.mark.parametrize(('script', 'sentence'), [
+        ('echo "wrong card" >&2; exit 2', 'flash ended with 2: wrong card'),
+        ('kill -15 $$', 'flash was killed by SIGTERM and said nothing'),
+        (None, 'flash is not installed')])
+    def test_one_that_fails_says_why(self, program, script, sentence):
+        with pytest.raises(errors.DriverFailed, match=sentence):
+            program(script)
+
+
+def is_running(pid):
+    """One that has ended and waits for its parent to notice does not run."""
+    try:
+        status = Path(f'/proc/{pid}/stat').read_text()
+    except OSError:
+        return False
+    return status.rpartition(')')[2].split()[0] != 'Z'

@@ -305,7 +305,7 @@ class AttachesToNothing(Good):
 
 
 class TakesAnything(Good):
-    def program(self, deployable, image):
+    def program(self, deployable, image, properties):
         return
 
 
