@@ -1,23 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FPGAs: a card that holds regions, each scheduled by itself, and what is in these."""
+"""FPGAs: a card that holds regions, each scheduled by itself, what is in these, and how that is
+changed."""
 
 import abc
 import dataclasses
+import json
+import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import ClassVar
 
 from oslo_config import cfg
+from oslo_log import log
 
 from cyborg import errors, objects
-from cyborg.accelerator import pci, traits
+from cyborg.accelerator import fpga_images, fpga_tools, pci, traits
+from cyborg.accelerator.fpga_tools import Loader
 from cyborg.accelerator.sysfs import Node, Sysfs
+
+LOG = log.getLogger(__name__)
 
 Facts = Mapping[str, str]
 #: What a region shows that is programmed with nothing.
 NO_FUNCTION = str(uuid.UUID(int=0))
 #: Not ids of anything: nothing, and what every read of a card that no longer answers gives.
 NO_IDS = frozenset({NO_FUNCTION, str(uuid.UUID(int=2 ** 128 - 1))})
+#: Names of deployables: a card, a region of it, a function in a region.
+NAME = re.compile('(?P<card>[^_]+)(_region(?P<region>[0-9]{1,4})(_[0-9a-f-]{36})?)?')
+#: Where FPGA managers of the kernel sit, below a function.
+MANAGERS = ('fpga_manager/fpga*', '*/fpga_manager/fpga*')
+#: What a manager says of itself when the last image was not loaded as a whole.
+BROKEN = frozenset(f'{step} error' for step in (
+    'firmware request', 'parse header', 'write init', 'write', 'write complete'))
+GUEST = 'vfio-pci'  #: is bound to what a guest has, or is about to get
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A PCI function through which a guest reaches a region."""
+
+    function: pci.Function
+    #: what it reaches, by uuid; NO_FUNCTION if nothing; None if it does not tell
+    content: str | None = None
+    key: str = ''  #: of its handle, if the region has several
+
+    @property
+    def is_taken(self) -> bool:
+        return self.function.driver == GUEST
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,17 +55,30 @@ class Region:
     """A part of a card that is programmed on its own."""
 
     number: int
-    place: pci.Function  #: through which a guest reaches it
+    places: tuple[Place, ...]
     types: tuple[str, ...] = ()  #: which images fit, by uuid
-    #: what it is programmed with, by uuid; NO_FUNCTION if nothing; None if it does not tell
-    function: str | None = None
-    bitstream: str | None = None  #: the image that made it that, if the card tells
-    kpis: Facts = dataclasses.field(default_factory=dict)  #: what the card tells of that
-    is_programmable: bool = False  #: the driver can load images into it
+    bitstream: str | None = None  #: the image that is in it, by its own uuid, if the card tells
+    kpis: Facts = dataclasses.field(default_factory=dict)  #: what the card tells of its function
+    loaders: tuple[Loader, ...] = ()  #: how images get into it; none if they cannot
+    obstacle: str | None = None  #: why none can be loaded now
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        return uuids(' '.join(each.content or '' for each in self.places))
+
+    @property
+    def content(self) -> str | None:
+        """What is in it, as text to compare; None unless all of it is known."""
+        known = [each.content for each in self.places if each.content]
+        return ' '.join(known) if len(known) == len(self.places) else None
 
 
 class Driver(pci.Driver):
-    """A deployable for the card, which only holds others, and one for each region."""
+    """A deployable for the card, which only holds others, and one for each region.
+
+    A region that guests reach through one function is given out itself. If there are several,
+    they may reach different things: then each thing is a deployable below the region's.
+    """
 
     type = 'FPGA'
     #: as in traits
@@ -44,6 +87,9 @@ class Driver(pci.Driver):
     def __init__(self, conf: cfg.ConfigOpts, sysfs: Sysfs) -> None:
         super().__init__(conf, sysfs)
         self._kpis = _configured_kpis(conf)
+        self._blank_images = _configured_blanks(conf)
+        #: cards whose flash was written, and what the host and the card looked like then
+        self._flashed: dict[str, dict[str, str | None]] = {}
 
     @abc.abstractmethod
     def regions(self, card: pci.Function) -> Iterable[Region]:
@@ -53,21 +99,31 @@ class Driver(pci.Driver):
         """What surrounds the regions: its id, and what else is known of it."""
         return None, {}
 
+    def lack(self, card: pci.Function) -> str | None:
+        """What a card needs that has no regions, because it has no shell."""
+        return None
+
+    def flash_loaders(self, card: pci.Function) -> tuple[Loader, ...]:
+        """How images get into the flash of a card."""
+        return ()
+
     def slice(self, card: pci.Function, model: pci.Model) -> Iterator[objects.Deployable]:
-        regions = list(self.regions(card))
         shell, facts = self.shell(card)
         yield self.deployable(
-            card.address, model, [],
+            card.address, model, [], is_programmable=bool(self._flash_loaders(card)),
             attributes=[attribute('shell_id', shell, facts)] if shell else [])
-        for region in regions:
-            deployable = self._deployable(card, model, region)
-            content = {'function': region.function, 'shell': shell}
-            deployable.content = {name: value for name, value in content.items() if value}
-            yield deployable
+        for region in self.regions(card) if not self.lack(card) else ():
+            parts = list(self._deployables(card, model, region))
+            content = {'function': region.content, 'shell': shell}
+            parts[0].content = {name: value for name, value in content.items() if value}
+            yield from parts
 
     def board_info(self, card: pci.Function) -> dict[str, str]:
         shell, _ = self.shell(card)
         return {'bitstream_id': shell} if shell else {}
+
+    def health(self, card: pci.Function) -> str | None:
+        return self._pending(card) or self.lack(card) or self._broken(card) or super().health(card)
 
     def deployable(self, name: str, model: pci.Model, handles: list[objects.AttachHandle],
                    *more: str, is_virtual: bool = False,
@@ -75,27 +131,194 @@ class Driver(pci.Driver):
         return super().deployable(name, model, handles, traits.custom(self.type, self.maker),
                                   *more, is_virtual=is_virtual, **values)
 
-    def _deployable(self, card: pci.Function, model: pci.Model,
-                    region: Region) -> objects.Deployable:
-        handle = self.passthrough(region.place, 'vf' if region.place.is_virtual else 'pf')
-        attributes = [attribute(f'region_type_uuid{number or ""}', each)
-                      for number, each in enumerate(region.types)]
-        functions = uuids(region.function)
-        attributes += [
-            attribute('function_uuid', each, {**region.kpis, **self._kpis.get(each, {})})
-            for each in functions]
-        return self.deployable(
-            f'{card.address}_region{region.number}', model, [handle],
-            *self._traits('REGION', region.types, legacy='REGION'),
-            *self._traits('FUNCTION', functions, legacy='FUNCTION_ID'),
-            parent_name=card.address, bitstream_id=region.bitstream,
-            is_programmable=region.is_programmable, attributes=attributes)
+    def _deployables(self, card: pci.Function, model: pci.Model,
+                     region: Region) -> Iterator[objects.Deployable]:
+        """The region first, then what is in it."""
+        name = f'{card.address}_region{region.number}'
+        types = [attribute(f'region_type_uuid{number or ""}', each)
+                 for number, each in enumerate(region.types)]
+        image = [attribute('bitstream_id', region.bitstream)] if region.bitstream else []
+        fits = list(self._traits('REGION', region.types, legacy='REGION'))
+        is_shared = len(region.places) > 1 and bool(region.functions)
+        # of several functions, one that a guest has and that never told is nowhere: who holds it
+        # keeps it
+        free = [each for each in region.places if not is_shared
+                and (len(region.places) == 1 or each.content or not each.is_taken)]
+        yield self.deployable(
+            name, model, [self._handle(each) for each in free], *fits,
+            *([] if is_shared else self._traits(
+                'FUNCTION', region.functions, legacy='FUNCTION_ID')),
+            parent_name=card.address, is_programmable=bool(region.loaders), attributes=[
+                *types, *image, *(self._figures(region, each, number)
+                                  for number, each in enumerate(region.functions))])
+        for each in region.functions if is_shared else ():
+            yield self.deployable(
+                f'{name}_{each}', model,
+                [self._handle(place) for place in region.places if place.content == each], *fits,
+                *self._traits('FUNCTION', [each], legacy='FUNCTION_ID'), parent_name=name,
+                attributes=[*types, self._figures(region, each)])
+
+    def _handle(self, place: Place) -> objects.AttachHandle:
+        return self.passthrough(
+            place.function, place.key or ('vf' if place.function.is_virtual else 'pf'))
+
+    def _figures(self, region: Region, function: str, number: int = 0) -> objects.Attribute:
+        return attribute(f'function_uuid{number or ""}', function,
+                         {**region.kpis, **self._kpis.get(function, {})})
 
     def _traits(self, noun: str, uuids: Iterable[str], legacy: str) -> Iterator[str]:
         for each in uuids:
             yield traits.custom(self.type, self.maker, noun, each)
             if self.conf.agent.legacy_traits:
                 yield traits.custom(self.type, legacy, self.maker, each.replace('-', ''))
+
+    # -- programming -----------------------------------------------------------------------
+
+    def program(self, deployable: str, image: Path, properties: Mapping[str, str]) -> None:
+        """The image must be of a kind that a tool for the region takes, and made for its type:
+        another may hang the card."""
+        card, region = self._find(deployable)
+        try:
+            found = fpga_images.read(image, properties)
+        except fpga_images.Unfit as error:
+            raise self._refusal(deployable, str(error)) from error
+        loaders = self._flash_loaders(card) if region is None else region.loaders
+        loader = next((each for each in loaders if found.kind in each.tool.kinds), None)
+        if loader is None:
+            kinds = {kind for each in loaders for kind in each.tool.kinds}
+            raise self._refusal(deployable, f'the image is of type {found.kind}, and it takes '
+                                            f'{fpga_images.names(kinds)}')
+        if any(each.driver == GUEST for each in self._parts(card, region)):
+            raise self._refusal(deployable, 'a guest has it')
+        if region is not None and (why := self._misfit(region, found) or region.obstacle):
+            raise self._refusal(deployable, why)
+        try:
+            self.sysfs.run(*loader.command(found))
+        except OSError as error:
+            raise self._refusal(deployable, str(error)) from error
+        if loader.tool.is_for_flash:
+            self._remember_flash(card)
+
+    def blank(self, deployable: str) -> None:
+        """Load the operator's image for an empty region of that type; DriverFailed if there is
+        none, for nothing else empties a region."""
+        match = NAME.fullmatch(deployable)
+        _, region = self._find(deployable)
+        if match is None or region is None:
+            raise self._refusal(deployable, 'only a region can be emptied')
+        image = next((self._blank_images[each] for each in (*region.types, self.name)
+                      if each in self._blank_images), None)
+        if image is None:
+            known = ', '.join(region.types) or self.name
+            raise self._refusal(deployable, 'nothing empties it but an image: name one in [fpga] '
+                                            f'blank_images for {known}')
+        self.program(f'{match["card"]}_region{region.number}', image, {'name': image.name})
+
+    def may_run(self, command: Sequence[str]) -> bool:
+        """On its own cards only."""
+        return super().may_run(command) and any(
+            list(command) == loader.command(fpga_images.Image(
+                Path(word), kind, is_partial='partial' in command[:-1]))
+            for card in pci.functions(self.sysfs) if not card.is_virtual and self.model(card)
+            for loader in self._all_loaders(card) for kind in loader.tool.kinds
+            for word in command if word.startswith('/'))
+
+    def manager_loaders(self, card: pci.Function) -> tuple[Loader, ...]:
+        """For drivers of cards whose only tool is the kernel's FPGA manager: mainline kernels
+        have no file to load images with, those of Xilinx do."""
+        return tuple(
+            Loader(fpga_tools.MANAGER, fpga_tools.Target(card, device=node.name))
+            for node in _managers(card) if node.has('firmware'))[:1]
+
+    def _find(self, deployable: str) -> tuple[pci.Function, Region | None]:
+        """A card, and the region of it if the name is not that of the card."""
+        match = NAME.fullmatch(deployable)
+        card = pci.Function.at(self.sysfs, match['card'] if match else 'nothing')
+        if match is None or not card.exists() or card.is_virtual or not self.model(card):
+            raise self._refusal(deployable, 'it is not there')
+        if match['region'] is None:
+            return card, None
+        try:
+            if why := self.lack(card):
+                raise pci.Unusable(why)
+            regions = {each.number: each for each in self.regions(card)}
+            return card, regions[int(match['region'])]
+        except (pci.Unusable, KeyError) as error:
+            raise self._refusal(deployable, f'it is not there: {error}') from error
+
+    @staticmethod
+    def _misfit(region: Region, image: fpga_images.Image) -> str | None:
+        if image.kind == fpga_images.Kind.RAW or image.interface in region.types:
+            return None
+        if image.interface is None and image.kind == fpga_images.Kind.XCLBIN:
+            return None  # it need not tell here: XRT compares what it has elsewhere
+        taken = ', '.join(region.types) or 'nothing we know'
+        return f'the image is for {image.interface}, the region takes {taken}'
+
+    @staticmethod
+    def _parts(card: pci.Function, region: Region | None) -> list[pci.Function]:
+        """What must not be in use: the functions of the region, or all of the card."""
+        if region is not None:
+            return [each.function for each in region.places]
+        return [part for each in card.siblings
+                for part in (each, *each.virtual_functions.values())]
+
+    def _flash_loaders(self, card: pci.Function) -> tuple[Loader, ...]:
+        return self.flash_loaders(card) if self.conf.fpga.flash_cards else ()
+
+    def _all_loaders(self, card: pci.Function) -> Iterator[Loader]:
+        yield from self._flash_loaders(card)
+        try:
+            for region in self.regions(card) if not self.lack(card) else ():
+                yield from region.loaders
+        except pci.Unusable:
+            return
+
+    def _refusal(self, deployable: str, why: str) -> errors.DriverFailed:
+        return errors.DriverFailed(
+            name=self.name, why=f'{deployable} cannot be programmed: {why.rstrip(".")}.')
+
+    @staticmethod
+    def _broken(card: pci.Function) -> str | None:
+        """What the kernel says of an image that it could not load as a whole."""
+        for node in _managers(card):
+            if (state := node.read('state')) in BROKEN:
+                return (f'The FPGA manager {node.name} of {card.address} says "{state}": load an '
+                        'image anew.')
+        return None
+
+    # -- cards whose flash was written -----------------------------------------------------
+
+    def _remember_flash(self, card: pci.Function) -> None:
+        self._flashed[card.address] = self._appearance(card)
+        try:
+            self._flash_note(card).write_text(json.dumps(self._appearance(card)))
+        except OSError as error:
+            LOG.warning('That the flash of %s was written is forgotten when the agent restarts: '
+                        '%s', card.address, error)
+
+    def _pending(self, card: pci.Function) -> str | None:
+        """What is left to do after the flash was written; nothing if the host was started since,
+        or the card shows another shell."""
+        try:
+            noted = json.loads(self._flash_note(card).read_text())
+        except (OSError, ValueError):
+            noted = self._flashed.get(card.address)
+        if noted is None or noted != self._appearance(card):
+            return None
+        return (f'The flash of {card.address} was written: switch the host off and on, so that '
+                'the card loads it.')
+
+    def _appearance(self, card: pci.Function) -> dict[str, str | None]:
+        return {'boot': (self.sysfs.proc / 'sys/kernel/random').read('boot_id'),
+                'device': card.device, 'shell': self.shell(card)[0]}
+
+    def _flash_note(self, card: pci.Function) -> Path:
+        return Path(self.conf.state_path) / f'flashed-{card.address}'
+
+
+def _managers(card: pci.Function) -> list[Node]:
+    return [node for pattern in MANAGERS for node in card.children(pattern)]
 
 
 def attribute(key: str, value: str, facts: Facts | None = None) -> objects.Attribute:
@@ -141,4 +364,17 @@ def _configured_kpis(conf: cfg.ConfigOpts) -> dict[str, dict[str, str]]:
                     'd8424dc4-a4a3-c413-f89e-433683f9040b:throughput_gbps=40,latency_us=3')
         known.setdefault(uuids(name)[0], {}).update(
             {key.strip(): value.strip() for key, _, value in pairs})
+    return known
+
+
+def _configured_blanks(conf: cfg.ConfigOpts) -> dict[str, Path]:
+    """Images of empty regions: by the uuid of their type, or by the name of a driver."""
+    known = {}
+    for line in conf.fpga.blank_images:
+        name, _, path = line.partition(':')
+        if not name.strip() or not path.strip().startswith('/'):
+            raise errors.ConfigError(
+                why=f'[fpga] blank_images has {line}, which is not like '
+                    '69528db6-eb31-577a-8c36-68f9faa081f6:/etc/cyborg/blank.gbs')
+        known[next(iter(uuids(name)), name.strip())] = Path(path.strip())
     return known

@@ -1,41 +1,66 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the drivers of FPGAs show: the kernel's own (DFL), and the older one beside it (OPAE)."""
+"""What the drivers of FPGAs show: the kernel's own (DFL), the older one beside it (OPAE), and
+FPGA managers."""
 
 import abc
 import errno
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from cyborg.sim.bus import Bus, Facts, Feature, Function
 from cyborg.sim.tree import refuse
+
+#: where the kernel looks for images, and how those for a manager begin here
+FIRMWARE, SYNC = 'lib/firmware', bytes.fromhex('aa995566')
+NOTHING = '0' * 32  #: shown by a port behind which nothing is
+
+
+def _functions(entry: str | Sequence[str]) -> list[str]:
+    return [entry] if isinstance(entry, str) else list(entry)
+
+
+def _slots(facts: Facts) -> Iterator[tuple[int, int]]:
+    """By virtual function: its region, and which of the functions there it reaches."""
+    for region, entry in enumerate(facts['ports']):
+        for order in range(len(_functions(entry))):
+            yield region, order
 
 
 class Fpga(Feature, abc.ABC):
     """Management on the card, a port a region.
 
-    ``ports`` lists what each region is programmed with. The ports of a card with virtual
-    functions are released, and sit on these.
+    ``ports`` lists what each region is programmed with: one function, or a list of them, each of
+    which has a virtual function of its own. The ports of a card with virtual functions are
+    released, and sit on these.
     """
 
     classes: tuple[str, ...] = ()  #: in which its devices are listed
 
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
-        self._places: dict[tuple[str, int], str] = {}
+        #: card and region -> where its functions are shown, by their order in the region
+        self._places: dict[tuple[str, int], dict[int, str]] = {}
+        #: card and region -> what was loaded into it since the host was started
+        self._loaded: dict[tuple[str, int], list[str]] = {}
+        #: card -> what manages it
+        self._manager_paths: dict[str, str] = {}
 
     def bind(self, function: Function) -> None:
-        facts = function.card.facts[self.key]
+        card, facts = function.card.address, function.card.facts[self.key]
         base = self._base(function)
+        slots = list(_slots(facts))
         if function.parent:
-            numbers: Iterator[int] = iter([function.number])
+            shown = slots[function.number:function.number + 1]
         else:
-            self._show_manager(base, facts)
-            numbers = iter(range(len(facts['ports']) if 'sriov' not in function.facts else 0))
-        for number in numbers:
+            self._manager_paths[card] = self._show_manager(base, facts)
+            # guests reach the others through virtual functions only
+            shown = [] if 'sriov' in function.facts else [each for each in slots if not each[1]]
+        for region, order in shown:
             port = self._port(base)
-            self._tree.file(f'{port}/id', str(number))
-            self._tree.file(f'{port}/afu_id', facts['ports'][number].replace('-', ''))
-            self._places[function.card.address, number] = port
+            self._tree.file(f'{port}/id', str(region))
+            self._places.setdefault((card, region), {})[order] = port
+            self._show(card, region, self._loaded.get((card, region))
+                       or _functions(facts['ports'][region]))
 
     def unbind(self, function: Function) -> None:
         inside = self._tree.path(function.path)
@@ -44,31 +69,57 @@ class Fpga(Feature, abc.ABC):
                 if not link.resolve().exists() or link.resolve().is_relative_to(inside):
                     self._tree.remove(f'class/{kind}/{link.name}')
         self._tree.remove(f'{function.path}/{self.classes[0]}')
-        for place in [each for each, path in self._places.items()
-                      if path.startswith(f'{function.path}/')]:
-            del self._places[place]
+        for places in self._places.values():
+            for order in [each for each, path in places.items()
+                          if path.startswith(f'{function.path}/')]:
+                del places[order]
+        if not function.parent:
+            self._manager_paths.pop(function.address, None)
 
     def check_vfs(self, function: Function, count: int) -> None:
-        if not function.parent and count != len(function.facts[self.key]['ports']):
+        if not function.parent and count != len(list(_slots(function.facts[self.key]))):
             raise refuse(errno.EINVAL)
 
     def holds(self, address: str, number: int) -> bool:
-        """Is that region one of ours?"""
-        return (address, number) in self._places
+        """Is that region one of ours, and to be seen?"""
+        return bool(self._places.get((address, number)))
 
-    def program(self, address: str, number: int, programmed: str) -> None:
-        """Have another function in a region: what a bitstream does, of which no event tells."""
+    def manager(self, address: str) -> str | None:
+        """What manages a card, by its name; None if the driver is not bound to it."""
+        path = self._manager_paths.get(address)
+        return path.rpartition('/')[2] if path else None
+
+    def managed_by(self, name: str) -> str | None:
+        """The card that this manages."""
+        return next((address for address in self._manager_paths if self.manager(address) == name),
+                    None)
+
+    def region_type(self, address: str) -> str:
+        """Which images fit."""
+        path = self._manager_paths[address]
+        [found] = [text for pattern in ('pr/interface_id', '*/fpga_region/*/compat_id')
+                   for text in {file.read_text().strip()
+                                for file in self._tree.path(path).glob(pattern)}]
+        return found
+
+    def program(self, address: str, number: int, functions: str | Sequence[str]) -> None:
+        """Have other functions in a region: what a bitstream does, of which no event tells."""
         with self._tree.change():
-            self._tree.file(f'{self._places[address, number]}/afu_id',
-                            programmed.replace('-', ''))
+            self._loaded[address, number] = _functions(functions)
+            self._show(address, number, _functions(functions))
+
+    def _show(self, address: str, region: int, functions: Sequence[str]) -> None:
+        for order, port in self._places[address, region].items():
+            shown = functions[order] if order < len(functions) else NOTHING
+            self._tree.file(f'{port}/afu_id', shown.replace('-', ''))
 
     @abc.abstractmethod
     def _base(self, function: Function) -> str:
         """The directory of all that is shown, which is made."""
 
     @abc.abstractmethod
-    def _show_manager(self, base: str, facts: Facts) -> None:
-        """Show what only the card itself has."""
+    def _show_manager(self, base: str, facts: Facts) -> str:
+        """Show what only the card itself has; returns its directory."""
 
     @abc.abstractmethod
     def _port(self, base: str) -> str:
@@ -94,7 +145,7 @@ class Dfl(Fpga):
     def _base(self, function: Function) -> str:
         return self._listed(function.path, 'fpga_region', 'region')
 
-    def _show_manager(self, base: str, facts: Facts) -> None:
+    def _show_manager(self, base: str, facts: Facts) -> str:
         manager = f'{base}/dfl-fme.{next(self._numbers["fme"])}'
         self._describe(manager, facts)
         for name in ('cache_size', 'fabric_version', 'socket_id'):
@@ -107,6 +158,7 @@ class Dfl(Fpga):
             self._tell(bridge, 'DFL FPGA FME Bridge', 'enabled')
             region = self._listed(f'{manager}/dfl-fme-region.{part}', 'fpga_region', 'region')
             self._tree.file(f'{region}/compat_id', facts['region_type'].replace('-', ''))
+        return manager
 
     def _port(self, base: str) -> str:
         port = f'{base}/dfl-port.{next(self._numbers["port"])}'
@@ -116,6 +168,8 @@ class Dfl(Fpga):
     def _listed(self, parent: str, kind: str, prefix: str) -> str:
         """A device of a class; the kernel counts them host-wide."""
         name = f'{prefix}{next(self._numbers[kind])}'
+        while self._tree.path(f'class/{kind}/{name}').is_symlink():
+            name = f'{prefix}{next(self._numbers[kind])}'
         path = f'{parent}/{kind}/{name}'
         self._tree.directory(path)
         self._tree.link(f'class/{kind}/{name}', path)
@@ -148,10 +202,51 @@ class Opae(Fpga):
         self._tree.emit('add', 'fpga', name)
         return base
 
-    def _show_manager(self, base: str, facts: Facts) -> None:
+    def _show_manager(self, base: str, facts: Facts) -> str:
         manager = f'{base}/intel-fpga-fme.{next(self._managers)}'
         self._describe(manager, facts)
         self._tree.file(f'{manager}/pr/interface_id', facts['region_type'].replace('-', ''))
+        return manager
 
     def _port(self, base: str) -> str:
         return f'{base}/intel-fpga-port.{next(self._ports)}'
+
+
+class Manager(Feature):
+    """The kernel's FPGA manager of a card, with a file to load images with unless ``firmware`` is
+    false, as it is in mainline kernels."""
+
+    key = 'fpga_manager'
+
+    def bind(self, function: Function) -> None:
+        number = next(each for each in itertools.count()
+                      if not self._tree.path(f'class/fpga_manager/fpga{each}').is_symlink())
+        path = f'{function.path}/fpga_manager/fpga{number}'
+        self._tree.file(f'{path}/name', 'Simulated FPGA Manager')
+        self._tree.file(f'{path}/state', 'operating')
+        if (function.facts[self.key] or {}).get('firmware', True):
+            self._tree.file(f'{path}/flags', '0', lambda text: self._set_flags(path, text))
+            self._tree.trigger(f'{path}/firmware', lambda text: self._load(path, text))
+        self._tree.link(f'class/fpga_manager/fpga{number}', path)
+
+    def unbind(self, function: Function) -> None:
+        for node in self._tree.path(f'{function.path}/fpga_manager').iterdir():
+            self._tree.remove(f'class/fpga_manager/{node.name}')
+        self._tree.remove(f'{function.path}/fpga_manager')
+
+    def _set_flags(self, path: str, text: str) -> None:
+        if not text.isdecimal():
+            raise refuse(errno.EINVAL)
+        self._tree.retell(f'{path}/flags', text)
+
+    def _load(self, path: str, name: str) -> None:
+        """The kernel looks for the file in a place of its own, and nowhere else."""
+        image = self._tree.path(FIRMWARE) / name
+        step, number = 'operating', 0
+        if '/' in name or not image.is_file():
+            step, number = 'firmware request error', errno.ENOENT
+        elif image.read_bytes()[:4] != SYNC:
+            step, number = 'write error', errno.ETIMEDOUT  # the card never says that it is done
+        self._tree.retell(f'{path}/state', step)
+        if number:
+            raise refuse(number)

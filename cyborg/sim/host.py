@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host with simulated hardware: a directory for its sysfs, no privilege, no kernel module."""
 
-import json
+import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -16,14 +16,16 @@ from cyborg.sim import catalogue, description
 from cyborg.sim.bus import Bus, Facts, Feature
 from cyborg.sim.families import DriverFiles, Idxd, Net, Nvme
 from cyborg.sim.features import Qat, Timecard
-from cyborg.sim.fpga import Dfl, Fpga, Opae
+from cyborg.sim.fpga import Dfl, Fpga, Manager, Opae
+from cyborg.sim.fpga_tools import FpgaTools
 from cyborg.sim.mediated import Mediated
 from cyborg.sim.numbers import natural
 from cyborg.sim.overlay import Overlay
 from cyborg.sim.tree import Tree
 from cyborg.sim.vgpu import VendorVfio
 
-FEATURES = (Mediated, VendorVfio, Qat, Dfl, Opae, Timecard, Net, Nvme, Idxd, DriverFiles)
+FEATURES = (Mediated, VendorVfio, Qat, Dfl, Opae, Manager, Timecard, Net, Nvme, Idxd,
+            DriverFiles)
 
 
 class Host:
@@ -32,11 +34,12 @@ class Host:
     def __init__(self, path: Path | str) -> None:
         self.tree = Tree(Path(path))
         #: what a driver may run here: the tool's name -> what it does with its arguments
-        self.tools: dict[str, Callable[..., str]] = {'fpgaconf': self._fpgaconf}
+        self._fpga_tools = FpgaTools(self)
+        self.tools: dict[str, Callable[..., str]] = self._fpga_tools.tools
         #: cards that are at hand, by name, as plug_in takes them
         self.spares: dict[str, Facts] = {}
         #: what is plugged in, as the kernel and the host's rules make it when they find it
-        self._slots: dict[str, Facts] = {}
+        self.slots: dict[str, Facts] = {}
         self._groups: dict[str, str] = {}
         self._overlay = Overlay(self.tree)
         self.sysfs = Sysfs(self.tree.root, writer=self.tree.write, runner=self._run)
@@ -82,14 +85,14 @@ class Host:
         if vfs_by_rule and not card.get('sriov', {}).get('enabled'):
             raise ValueError(f'{card["name"]} has no virtual functions for a rule to make')
         with self.tree.change():
-            if at in self._slots:
+            if at in self.slots:
                 raise ValueError(f'There is a card at {at} already')
             try:
-                self._bus.add(at, card)
+                self.bus.add(at, card)
             except (KeyError, TypeError, AttributeError) as error:
                 raise ValueError(f'{card["name"]} at {at} lacks or mistakes a fact: '
                                  f'{error!r}') from error
-            self._slots[at] = card if vfs_by_rule else _undivided(card)
+            self.slots[at] = card if vfs_by_rule else _undivided(card)
 
     def plug_in_spare(self, name: str) -> None:
         """Put a spare card into the slot that its description names."""
@@ -98,11 +101,11 @@ class Host:
     def pull_out(self, address: str) -> None:
         """Take a card away, in use or not."""
         with self.tree.change():
-            if address not in self._slots:
+            if address not in self.slots:
                 raise ValueError(f'There is no card at {address}')
-            del self._slots[address]
-            if address in self._bus.functions:
-                self._bus.remove(self._bus.functions[address])
+            del self.slots[address]
+            if address in self.bus.functions:
+                self.bus.remove(self.bus.functions[address])
 
     def reboot(self) -> None:
         """Everything that lives in the kernel alone is gone, virtual functions too, unless a
@@ -112,15 +115,20 @@ class Host:
                 self.tree.remove(name)
             self._boot()
 
-    def program(self, address: str, region: int, function: str) -> None:
+    def power_cycle(self) -> None:
+        """Switch the host off and on: cards load what is in their flash."""
+        self._fpga_tools.switch_on()
+        self.reboot()
+
+    def program(self, address: str, region: int, function: str | Sequence[str]) -> None:
         """Have a region of an FPGA do something else, as its bitstream would."""
-        [card] = [each for each in self._fpgas if each.holds(address, region)]
+        [card] = [each for each in self.fpgas if each.holds(address, region)]
         card.program(address, region, function)
 
     @property
     def cards(self) -> dict[str, str]:
         """What is plugged in: address -> name."""
-        return {address: card['name'] for address, card in self._slots.items()}
+        return {address: card['name'] for address, card in self.slots.items()}
 
     def subscribe(self, on_event: OnEvent) -> Callable[[], None]:
         """Be called with what udev would tell, by the thread that caused it; answers how to
@@ -132,7 +140,8 @@ class Host:
         return SimMonitor(self, on_event)
 
     def _boot(self) -> None:
-        self._bus = Bus(self.tree, self._features, self._groups, self._overlay)
+        self.bus = Bus(self.tree, self._features, self._groups, self._overlay)
+        self.tree.file('proc/sys/kernel/random/boot_id', str(uuid.uuid4()))
         self.tree.trigger('bus/pci/rescan', self._rescan_if)
         self._overlay.show(None)
         self._rescan()
@@ -141,16 +150,16 @@ class Host:
         """What is there beyond the cards: who is bound to which driver, mediated devices, and
         files of drivers that are not simulated."""
         for address, driver in facts.get('bound', {}).items():
-            self._bus.rebind(address, driver)
-        for uuid, place in facts.get('mediated', {}).items():
+            self.bus.rebind(address, driver)
+        for name, place in facts.get('mediated', {}).items():
             self.sysfs.write(f'bus/pci/devices/{place["at"]}/mdev_supported_types/'
-                             f'{place["type"]}/create', uuid)
-        for address in (None, *self._bus.functions):
+                             f'{place["type"]}/create', name)
+        for address in (None, *self.bus.functions):
             self._overlay.show(address)
 
     def _features(self, bus: Bus) -> list[Feature]:
         features = [feature(bus) for feature in FEATURES]
-        self._fpgas = [each for each in features if isinstance(each, Fpga)]
+        self.fpgas = [each for each in features if isinstance(each, Fpga)]
         return features
 
     def _rescan_if(self, text: str) -> None:
@@ -158,23 +167,9 @@ class Host:
             self._rescan()
 
     def _rescan(self) -> None:
-        for address, card in self._slots.items():
-            if address not in self._bus.functions:
-                self._bus.add(address, card)
-
-    def _fpgaconf(self, *arguments: str) -> str:
-        """Load an image into the first region of the card at -S domain -B bus -D device
-        -F function: the simulated card does at once what the image describes."""
-        place = dict(zip(arguments[::2], arguments[1::2], strict=False))
-        domain, bus, device, function = (int(place.get(option, '0'), 16)
-                                         for option in ('-S', '-B', '-D', '-F'))
-        with open(arguments[-1], 'rb') as image:
-            image.seek(16)
-            description = json.loads(image.read(int.from_bytes(image.read(4), 'little')))
-        [cluster] = description['afu-image']['accelerator-clusters']
-        self.program(f'{domain:04x}:{bus:02x}:{device:02x}.{function}', 0,
-                     cluster['accelerator-type-uuid'])
-        return ''
+        for address, card in self.slots.items():
+            if address not in self.bus.functions:
+                self.bus.add(address, card)
 
     def _run(self, command: Sequence[str], timeout: float | None) -> str:
         if command[0] not in self.tools:

@@ -3,16 +3,18 @@
 
 from collections.abc import Iterator
 
-from cyborg.accelerator import fpga, pci
+from cyborg.accelerator import fpga, fpga_tools, pci
 
 TRAITS = ('CUSTOM_FPGA_PRODUCT_ID_{device}',)
 
 
 class InspurFpgaDriver(fpga.Driver):
-    """One region, which is the whole card."""
+    """One region, which is the whole card. Where the kernel shows an FPGA manager for it that can
+    load files, that programs it."""
 
     name = 'inspur_fpga_driver'
     maker = 'INSPUR'
+    runs = fpga_tools.runs(fpga_tools.MANAGER)
     catalogue = (
         pci.Model('1bd4', '0911', 'Inspur F10A', 'FPGA', TRAITS, classes=('1200',)),
         # the maker's other ids include disks: the class tells
@@ -23,4 +25,4 @@ class InspurFpgaDriver(fpga.Driver):
         if card.virtual_functions:
             raise pci.Unusable(f'{card.address} has virtual functions, so it cannot be given '
                                'out whole: take them away.')
-        yield fpga.Region(0, card)
+        yield fpga.Region(0, (fpga.Place(card),), loaders=self.manager_loaders(card))

@@ -3,28 +3,22 @@
 
 import dataclasses
 import itertools
-import json
 import re
-import uuid
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
 from oslo_config import cfg
 
-from cyborg import errors
-from cyborg.accelerator import fpga, pci
-from cyborg.accelerator.sysfs import Sysfs
+from cyborg.accelerator import fpga, fpga_tools, pci
+from cyborg.accelerator.fpga_tools import Loader, Target
+from cyborg.accelerator.sysfs import Node, Sysfs
 
 VENDOR = '8086'
 CLASSES = ('1200',)
-#: How an image (GBS) begins; the length of a description in JSON follows, then that.
-MAGIC = b'XeonFPGA\xb7GBSv001'
-LONGEST_DESCRIPTION = 64 * 1024
 SHELL = re.compile('(0x)?[0-9a-f]{1,32}')
 SHELL_FACTS = ('bitstream_metadata', 'cache_size', 'fabric_version', 'ports_num', 'socket_id')
 LONGEST_FACT = 64
 LONGEST_ID = 4  #: of a port: more digits are noise
-FIRST = 0  #: the only region that fpgaconf reaches
+FIRST = 0  #: the only region that OPAE's tools reach
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +51,8 @@ class IntelFpgaDriver(fpga.Driver):
 
     name = 'intel_fpga_driver'
     maker = 'INTEL'
-    runs = ('fpgaconf -B 0x?? -D 0x?? -F 0x? /*', 'fpgaconf -S 0x* -B 0x?? -D 0x?? -F 0x? /*')
+    runs = fpga_tools.runs(fpga_tools.FPGACONF, fpga_tools.DFL_PORT,
+                           fpga_tools.FPGASUPDATE_REGION, fpga_tools.FPGASUPDATE)
     catalogue = (
         _model('PAC Arria10', '09c4'),
         _model('Arria10 integrated', 'bcbd', 'bcc0'),
@@ -74,15 +69,52 @@ class IntelFpgaDriver(fpga.Driver):
 
     def __init__(self, conf: cfg.ConfigOpts, sysfs: Sysfs) -> None:
         super().__init__(conf, sysfs)
-        #: address of a virtual function -> the id of its port, as it was last told
+        #: address of a virtual function -> the id of its port, and what it reaches, as these
+        #: were last told
         self._port_ids: dict[str, int] = {}
+        self._contents: dict[str, str] = {}
+
+    def lack(self, card: pci.Function) -> str | None:
+        manager = _manager(card)
+        if manager is not None and manager.number('ports_num') == 0:
+            return (f'{card.address} has no region: flash an image with regions with fpgasupdate '
+                    'and switch the host off and on.')
+        return None
+
+    def flash_loaders(self, card: pci.Function) -> tuple[Loader, ...]:
+        return (Loader(fpga_tools.FPGASUPDATE, Target(card)),)
 
     def regions(self, card: pci.Function) -> Iterator[fpga.Region]:
         types = self._region_types(card)
-        for number, place in self._places(card).items():
-            function = fpga.function(
-                fpga.text(place, (f'{each.port}/afu_id' for each in LAYOUTS)))
-            yield fpga.Region(number, place, types, function, is_programmable=number == FIRST)
+        for number, parts in self._places(card).items():
+            silent = [f'{each.address} does not tell which region it is' for each in parts
+                      if each.is_virtual and each.driver != fpga.GUEST and _port_id(each) is None]
+            yield fpga.Region(
+                number, tuple(self._place(card, each, is_alone=len(parts) == 1)
+                              for each in parts), types,
+                loaders=tuple(self._loaders(card, number)),
+                obstacle=next(iter(silent), None))
+
+    def _place(self, card: pci.Function, part: pci.Function, is_alone: bool) -> fpga.Place:
+        content = fpga.function(fpga.text(part, (f'{each.port}/afu_id' for each in LAYOUTS)))
+        if is_alone:
+            return fpga.Place(part, content)
+        # what it reaches decides where it belongs, also while a guest has it
+        if content is not None:
+            self._contents[part.address] = content
+        elif part.driver == fpga.GUEST:
+            content = self._contents.get(part.address)
+        number = next((each for each, function in card.virtual_functions.items()
+                       if function == part), '')
+        return fpga.Place(part, content, f'vf{number}')
+
+    @staticmethod
+    def _loaders(card: pci.Function, number: int) -> Iterator[Loader]:
+        if number == FIRST:
+            yield Loader(fpga_tools.FPGACONF, Target(card))
+            yield Loader(fpga_tools.FPGASUPDATE_REGION, Target(card))
+        elif (manager := _manager(card)) and manager.name.startswith('dfl-fme.'):
+            yield Loader(fpga_tools.DFL_PORT, Target(card, number, f'/dev/{manager.name}'))
 
     def shell(self, card: pci.Function) -> tuple[str | None, fpga.Facts]:
         shell = fpga.text(card, (f'{each.manager}/bitstream_id' for each in LAYOUTS))
@@ -92,111 +124,70 @@ class IntelFpgaDriver(fpga.Driver):
                  for name in SHELL_FACTS}
         return shell, {key: value[:LONGEST_FACT] for key, value in facts.items() if value}
 
-    def program(self, deployable: str, image: Path) -> None:
-        """The image's own description must name the region's type: another may hang the card."""
-        address, _, region = deployable.rpartition('_region')
-        card = pci.Function.at(self.sysfs, address)
-        try:
-            place = self._places(card)[int(region)]
-        except (pci.Unusable, KeyError, ValueError) as error:
-            raise self._refusal(deployable, f'it is not there: {error}') from error
-        wanted, present = _interface(image), self._region_types(card)
-        if wanted is None or wanted not in present:
-            taken = ', '.join(present) or 'nothing we know'
-            raise self._refusal(deployable, f'the image is for {wanted or "nothing we know"}, '
-                                            f'the region takes {taken}')
-        if place.driver == 'vfio-pci':
-            raise self._refusal(deployable, 'a guest has it')
-        if place.is_virtual and _port_id(place) is None:
-            raise self._refusal(deployable, f'{place.address} does not tell which region it is')
-        if int(region) != FIRST:
-            raise self._refusal(deployable, 'fpgaconf reaches the first region only')
-        try:
-            self.sysfs.run('fpgaconf', *_place_options(card), str(image))
-        except OSError as error:
-            raise self._refusal(deployable, str(error)) from error
-
-    def may_run(self, command: Sequence[str]) -> bool:
-        """On its own cards only."""
-        places = [list(_place_options(card)) for card in pci.functions(self.sysfs)
-                  if self.claims(card)]
-        return super().may_run(command) and list(command[1:-1]) in places
-
-    def _refusal(self, deployable: str, why: str) -> errors.DriverFailed:
-        return errors.DriverFailed(
-            name=self.name, why=f'{deployable} cannot be programmed: {why}.')
-
     @staticmethod
     def _region_types(card: pci.Function) -> tuple[str, ...]:
         """One: that of the shell, which all regions share."""
         return fpga.uuids(fpga.text(
             card, (f'{each.manager}/{each.region_type}' for each in LAYOUTS)))[:1]
 
-    def _places(self, card: pci.Function) -> dict[int, pci.Function]:
-        """By region, the function through which a guest reaches it."""
-        if parts := card.virtual_functions:
-            return self._by_port(card, list(parts.values()))
+    def _places(self, card: pci.Function) -> dict[int, list[pci.Function]]:
+        """By region, the functions through which guests reach it."""
+        manager = _manager(card)
+        ports = manager.number('ports_num') if manager is not None else None
+        if parts := list(card.virtual_functions.values()):
+            return self._by_port(card, parts, ports)
         self.require_whole(card)
-        for layout in LAYOUTS:
-            for manager in card.children(layout.manager):
-                ports = manager.number('ports_num')
-                if ports is not None and ports > 1:
-                    raise pci.Unusable(
-                        f'{card.address} has {ports} regions but no virtual functions through '
-                        'which they could go to different guests: release its ports with '
-                        f'pci_device {card.address} vf {ports}.')
-                return {0: card}
-        if card.driver == 'vfio-pci':
-            return {0: card}  # a guest has it, so the driver that knows more is not there
+        if ports is not None and ports > 1:
+            raise pci.Unusable(
+                f'{card.address} has {ports} regions but no virtual functions through '
+                'which they could go to different guests: release its ports with '
+                f'pci_device {card.address} vf {ports}.')
+        # while a guest has it, the driver that knows more is not there
+        if manager is not None or card.driver == fpga.GUEST:
+            return {FIRST: [card]}
         raise pci.Unusable(f'{card.address} is not bound to a driver for FPGAs (dfl-pci or '
                            'intel-fpga-pci), so its regions are not known.')
 
-    def _by_port(self, card: pci.Function,
-                 parts: list[pci.Function]) -> dict[int, pci.Function]:
+    def _by_port(self, card: pci.Function, parts: list[pci.Function],
+                 ports: int | None) -> dict[int, list[pci.Function]]:
         """Virtual functions by the id of their port: only some ports may have been released.
 
         One that a guest has does not tell its id. It keeps the id that it told last, else it
-        gets one of those that nobody else has, in the order of the functions.
+        gets one of those that nobody else has, in the order of the functions. Only if the card has
+        fewer ports than functions, several may be of one port.
         """
-        told = {part: number for part in parts if (number := _port_id(part)) is not None}
-        found = {number: part for part, number in told.items()}
-        for part, number in told.items():
-            self._port_ids[part.address] = number
-            if found[number] is not part:
-                raise pci.Unusable(f'{found[number].address} and {part.address} both say that '
+        is_shared = bool(ports) and ports is not None and ports < len(parts)
+        found: dict[int, list[pci.Function]] = {}
+        for part in parts:
+            number = _port_id(part)
+            if number is not None:
+                self._port_ids[part.address] = number
+                found.setdefault(number, []).append(part)
+        for number, same in found.items():
+            if len(same) > 1 and not is_shared:
+                raise pci.Unusable(f'{same[0].address} and {same[1].address} both say that '
                                    f'they are port {number} of {card.address}.')
-        silent = [part for part in parts if part not in told]
-        for part in silent:
-            if part.address in self._port_ids:
-                found.setdefault(self._port_ids[part.address], part)
-        taken = found.keys() | {port.number('id') for layout in LAYOUTS
-                                for port in card.children(layout.port)}
-        free = (number for number in itertools.count() if number not in taken)
-        found |= {next(free): part for part in silent if part not in found.values()}
-        return dict(sorted(found.items()))
+        silent = [part for part in parts if not any(part in each for each in found.values())]
+        for part in list(silent):
+            number = self._port_ids.get(part.address)
+            if number is not None and (is_shared or number not in found):
+                found.setdefault(number, []).append(part)
+                silent.remove(part)
+        if ports == 1:
+            found.setdefault(next(iter(found), FIRST), []).extend(silent)
+        else:
+            taken = found.keys() | {port.number('id') for layout in LAYOUTS
+                                    for port in card.children(layout.port)}
+            free = (number for number in itertools.count() if number not in taken)
+            found |= {number: [part] for part, number in zip(silent, free, strict=False)}
+        return {number: sorted(same, key=parts.index) for number, same in sorted(found.items())}
+
+
+def _manager(card: pci.Function) -> Node | None:
+    """What only the card itself has; None if its driver is not bound."""
+    return next((node for layout in LAYOUTS for node in card.children(layout.manager)), None)
 
 
 def _port_id(function: pci.Function) -> int | None:
     told = fpga.text(function, (f'{each.port}/id' for each in LAYOUTS))
     return int(told) if told and told.isdecimal() and len(told) <= LONGEST_ID else None
-
-
-def _place_options(card: pci.Function) -> Iterator[str]:
-    """Where a card sits, as fpgaconf wants it."""
-    options = {'domain': '-S', 'bus': '-B', 'device': '-D', 'function': '-F'}
-    for part, value in card.attach_info.items():
-        if int(value, 16) or part != 'domain':  # older ones know no domains
-            yield from (options[part], f'0x{value}')
-
-
-def _interface(image: Path) -> str | None:
-    """The type of region that an image is made for; None if it does not say."""
-    try:
-        with open(image, 'rb') as file:
-            magic, length = file.read(len(MAGIC)), int.from_bytes(file.read(4), 'little')
-            if magic != MAGIC or length > LONGEST_DESCRIPTION:
-                return None
-            description = json.loads(file.read(length))
-        return str(uuid.UUID(description['afu-image']['interface-uuid']))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return None

@@ -4,9 +4,11 @@
 from collections.abc import Iterator
 
 from cyborg import objects
-from cyborg.accelerator import fpga, pci, traits
+from cyborg.accelerator import fpga, fpga_tools, pci, traits
+from cyborg.accelerator.fpga_tools import Loader, Target
 
 GOLDEN = 'd0'  #: how ids of cards begin that came without a shell
+USERS_DRIVER = 'xocl'
 MOST_TYPES = 8  #: that a shell takes; more is noise
 TRAITS = ('CUSTOM_FPGA_PRODUCT_ID_{device}',)
 
@@ -22,6 +24,7 @@ class XilinxFpgaDriver(fpga.Driver):
 
     name = 'xilinx_fpga_driver'
     maker = 'XILINX'
+    runs = fpga_tools.runs(fpga_tools.XBUTIL, fpga_tools.XBMGMT, fpga_tools.XBMGMT_BASE)
     catalogue = (
         _model('U200', '5000', '5001', 'd000'),
         _model('U250', '5004', '5005', 'd004'),
@@ -48,15 +51,20 @@ class XilinxFpgaDriver(fpga.Driver):
     def doubt(self, card: pci.Function) -> str | None:
         return None  # the users' function goes whole, also if it could have virtual ones
 
-    def regions(self, card: pci.Function) -> Iterator[fpga.Region]:
+    def lack(self, card: pci.Function) -> str | None:
         if card.device.startswith(GOLDEN):
-            raise pci.Unusable(
-                f'{card.address} has no shell: flash one with xbmgmt program --base and '
-                'switch the host off and on.')
+            return (f'{card.address} has no shell: flash one with xbmgmt program --base and '
+                    'switch the host off and on.')
         if _manages(card):
-            raise pci.Unusable(
-                f'{card.address} has no function for users: reset the card, or flash its shell '
-                'anew with xbmgmt program --base.')
+            return (f'{card.address} has no function for users: reset the card, or flash its '
+                    'shell anew with xbmgmt program --base.')
+        return None
+
+    def flash_loaders(self, card: pci.Function) -> tuple[Loader, ...]:
+        manager = self.control_function(card)
+        return (Loader(fpga_tools.XBMGMT_BASE, Target(manager)),) if manager else ()
+
+    def regions(self, card: pci.Function) -> Iterator[fpga.Region]:
         # either driver may know; the users' one is gone while a guest has the card
         types = (each for function in card.siblings
                  for each in fpga.uuids(function.read('interface_uuids'))[:MOST_TYPES])
@@ -64,10 +72,16 @@ class XilinxFpgaDriver(fpga.Driver):
         programmed = fpga.function(card.read('xclbinuuid'))
         clocks = (fpga.text(card, ('icap*/clock_freqs',)) or '').split()
         yield fpga.Region(
-            0, card, tuple(dict.fromkeys(types)), programmed,
+            0, (fpga.Place(card, programmed),), tuple(dict.fromkeys(types)),
             next(iter(fpga.uuids(programmed)), None),
             {f'clock{number}_mhz': clock for number, clock in enumerate(clocks[:4])
-             if clock.isdecimal() and clock != '0'})
+             if clock.isdecimal() and clock != '0'}, tuple(self._loaders(card)))
+
+    def _loaders(self, card: pci.Function) -> Iterator[Loader]:
+        if card.driver == USERS_DRIVER:
+            yield Loader(fpga_tools.XBUTIL, Target(card))
+        if manager := self.control_function(card):
+            yield Loader(fpga_tools.XBMGMT, Target(manager))
 
     def slice(self, card: pci.Function, model: pci.Model) -> Iterator[objects.Deployable]:
         # profiles may ask for either id

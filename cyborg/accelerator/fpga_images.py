@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images for FPGAs: of which kind a file is, and what it tells of itself."""
+
+import dataclasses
+import json
+import uuid
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import IO
+
+#: How an image of Intel's (GBS) begins; the length of a description in JSON follows, then that.
+GBS_MAGIC = b'XeonFPGA\xb7GBSv001'
+LONGEST_DESCRIPTION = 64 * 1024
+#: How a signed one begins; the length and the type of its payload follow. The payload itself
+#: comes after the signature.
+SIGNED_MAGIC = 0xb6eafd19.to_bytes(4, 'little')
+SIGNED_PAYLOAD = 1024
+SIGNED_TYPES = {0: 'fim', 1: 'firmware of a board controller', 2: 'signed_gbs'}
+#: How a container of Xilinx begins (axlf), and where its header has what.
+XCLBIN_MAGIC = b'xclbin2\0'
+XCLBIN_LENGTH, XCLBIN_INTERFACE, XCLBIN_UUID, XCLBIN_HEADER = 304, 336, 416, 456
+#: The property of an image in Glance that says of which kind it is.
+TYPE_PROPERTY = 'bitstream_type'
+
+
+class Kind(StrEnum):
+    """What an image is; also the values of the property in Glance."""
+
+    GBS = 'gbs'  #: Intel, for a region
+    SIGNED_GBS = 'signed_gbs'  #: the same, signed
+    FIM = 'fim'  #: Intel, for the flash of a card
+    XCLBIN = 'xclbin'  #: Xilinx, for what users see of a card
+    XSABIN = 'xsabin'  #: Xilinx, for the flash of a card: its shell
+    RAW = 'raw'  #: for the kernel's FPGA manager, which knows what it takes
+
+
+class Unfit(Exception):
+    """An image cannot be loaded; says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Image:
+    """A file, and what it says of itself."""
+
+    path: Path
+    kind: Kind
+    interface: str | None = None  #: the type of region that it is made for, if it tells
+    is_partial: bool = False  #: raw: it leaves the rest of the card as it is
+
+
+def read(path: Path, properties: Mapping[str, str]) -> Image:
+    """The image, of the kind that the file and Glance's properties say."""
+    try:
+        with open(path, 'rb') as file:
+            image = _recognized(path, file)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise Unfit(f'the image is for nothing we know: it cannot be read ({error!r})') from error
+    declared = _declared(properties)
+    if image is None:
+        if declared != Kind.RAW:
+            raise Unfit('the image is for nothing we know: its beginning is that of no known '
+                        f'type, and its {TYPE_PROPERTY} in Glance is not {Kind.RAW}')
+        partial = properties.get('partial_reconfiguration', '').lower() in ('true', '1', 'yes')
+        return Image(path, Kind.RAW, is_partial=partial)
+    if declared == Kind.XSABIN and image.kind == Kind.XCLBIN:  # both are the same container
+        return dataclasses.replace(image, kind=Kind.XSABIN)
+    if declared is not None and declared != image.kind:
+        raise Unfit(f'Glance says that the image is of type {declared}, but it is of type '
+                    f'{image.kind}')
+    return image
+
+
+def names(kinds: Iterable[Kind]) -> str:
+    """Kinds as a sentence has them."""
+    return ' or '.join(sorted(kinds)) or 'no image'
+
+
+def _declared(properties: Mapping[str, str]) -> Kind | None:
+    """What Glance says: by the property, else by the suffix of the image's name."""
+    told = properties.get(TYPE_PROPERTY)
+    if told:
+        if told.lower() not in set(Kind):
+            raise Unfit(f'its property {TYPE_PROPERTY} is {told[:64]}, not one of '
+                        f'{", ".join(Kind)}')
+        return Kind(told.lower())
+    suffix = Path(properties.get('name', '')).suffix.lower().removeprefix('.')
+    return Kind(suffix) if suffix in (Kind.GBS, Kind.XCLBIN, Kind.XSABIN) else None
+
+
+def _recognized(path: Path, file: IO[bytes]) -> Image | None:
+    beginning = file.read(XCLBIN_HEADER)
+    if beginning.startswith(XCLBIN_MAGIC):
+        return Image(path, Kind.XCLBIN, _xclbin_interface(beginning, path.stat().st_size))
+    if beginning.startswith(SIGNED_MAGIC):
+        kind = _signed_kind(beginning)
+        if kind == Kind.FIM:
+            return Image(path, kind)
+        file.seek(SIGNED_PAYLOAD)
+        if file.read(len(GBS_MAGIC)) != GBS_MAGIC:
+            raise Unfit('the image is signed, but no GBS is in it')
+        return Image(path, kind, _gbs_interface(file))
+    if beginning.startswith(GBS_MAGIC):
+        file.seek(len(GBS_MAGIC))
+        return Image(path, Kind.GBS, _gbs_interface(file))
+    return None
+
+
+def _signed_kind(beginning: bytes) -> Kind:
+    payload = int.from_bytes(beginning[8:12], 'little')
+    kind = SIGNED_TYPES.get(payload & 0xff, f'payload type {payload & 0xff}')
+    if payload >> 8 & 0xff:
+        raise Unfit('the image changes the keys of a card, which is not done here')
+    if kind not in (Kind.FIM, Kind.SIGNED_GBS):
+        raise Unfit(f'the image is {kind}, which is not loaded here')
+    return Kind(kind)
+
+
+def _gbs_interface(file: IO[bytes]) -> str:
+    length = int.from_bytes(file.read(4), 'little')
+    if not 0 < length <= LONGEST_DESCRIPTION:
+        raise Unfit('the image is for nothing we know: it has no description')
+    description = json.loads(file.read(length))
+    try:
+        return str(uuid.UUID(description['afu-image']['interface-uuid']))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise Unfit('the image is for nothing we know: it names no region') from error
+
+
+def _xclbin_interface(beginning: bytes, size: int) -> str | None:
+    length = int.from_bytes(beginning[XCLBIN_LENGTH:XCLBIN_LENGTH + 8], 'little')
+    if len(beginning) < XCLBIN_HEADER or length != size:
+        raise Unfit(f'the image should have {length} bytes, but has {size}')
+    found = uuid.UUID(bytes=beginning[XCLBIN_INTERFACE:XCLBIN_INTERFACE + 16])
+    return str(found) if found.int else None
