@@ -112,7 +112,8 @@ class Bitstreams:
         with self.fetched(wanted) as image:
             guard.program(
                 programming.device_key,
-                programming.deployable_name.removeprefix(f'{self._hostname}_'), image.path)
+                programming.deployable_name.removeprefix(f'{self._hostname}_'), image.path,
+                image.properties)
 
     def _reachable(self) -> Glance:
         if self._glance is None:

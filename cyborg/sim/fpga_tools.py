@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from cyborg.accelerator import fpga_kernel
 from cyborg.accelerator.sysfs import Sysfs
-from cyborg.cmd import fpga_load
 from cyborg.sim import catalogue
 from cyborg.sim.bus import Bus, Facts, Function
 from cyborg.sim.fpga import FIRMWARE, Fpga
@@ -53,7 +53,7 @@ class FpgaTools:
         def run(*arguments: str) -> str:
             try:
                 return tool(*arguments)
-            except (Refused, fpga_load.Failed) as error:
+            except (Refused, fpga_kernel.Failed) as error:
                 raise OSError(f'{name} ended with 1: {error}') from error
         return run
 
@@ -98,10 +98,10 @@ class FpgaTools:
     def _load(self, *arguments: str) -> str:
         """cyborg-fpga-load port /dev/dfl-fme.0 1 image, or manager fpga0 full image"""
         _, words = _parsed(arguments, (), files=4)
-        if words[0] == 'manager' and words[2] in fpga_load.FLAGS:
+        if words[0] == 'manager' and words[2] in fpga_kernel.FLAGS:
             firmware = self._host.tree.path(FIRMWARE)
             firmware.mkdir(parents=True, exist_ok=True)
-            fpga_load.load_manager(
+            fpga_kernel.load_manager(
                 words[1], words[2], Path(words[3]), firmware,
                 self._host.tree.path('class/fpga_manager'), self._host.sysfs.writer)
         elif words[0] == 'port':

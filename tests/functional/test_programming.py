@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from cyborg.accelerator import pci
+from cyborg.accelerator import pci, sysfs
 from cyborg.conductor.audit import Audit
 from tests.fixtures.cloud import PATIENCE, Cloud, eventually
 from tests.fixtures.fpga import ADDRESS, FIRST_FUNCTION, FUNCTION, REGION_TYPE, FpgaHost, gbs
@@ -310,7 +310,8 @@ class TestHanging:
         [guard] = cloud.agent().inventory._guards
         host.goes_on.clear()
         with monkeypatch.context() as patch:
-            patch.setattr(guard, '_timeout', 1)
+            patch.setattr(guard, '_program_timeout', 1)
+            patch.setattr(sysfs, 'GRACE', 0.1)  # what is simulated cannot be killed
             answer = ask(cloud, cloud.glance.add(gbs()))
         assert answer.status_code == 409
         assert 'did not end within 1 seconds' in answer.text

@@ -29,6 +29,7 @@ class Reading(Driver):
 
     def program(self, deployable, image, properties):
         self.loaded.append((deployable, image.read_bytes()))
+        self.properties = properties
 
 
 class Images:
@@ -105,3 +106,10 @@ def test_a_host_without_a_glance_says_what_to_set(load):
 def test_a_driver_that_is_no_longer_enabled_is_named(load):
     with pytest.raises(errors.DriverNotFound, match='gone_driver'):
         load(Images(), driver_name='gone_driver')
+
+
+def test_a_driver_is_told_what_glance_knows_of_the_image(load, driver):
+    load(Images(name='aes.gbs', bitstream_type='gbs', tags=[]))
+    assert driver.properties['name'] == 'aes.gbs'
+    assert driver.properties['bitstream_type'] == 'gbs'
+    assert driver.properties.keys().isdisjoint({'tags', 'size'})  # no text

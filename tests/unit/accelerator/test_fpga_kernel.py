@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images that are loaded through the kernel."""
+
+import ctypes
+import errno
+import os
+import struct
+import sys
+
+import pytest
+
+from cyborg.accelerator import fpga_kernel
+from cyborg.cmd import fpga_load
+from tests.fixtures.fpga import gbs
+
+SYNC = bytes.fromhex('aa995566')
+
+
+class TestPort:
+    """The kernel's own driver of Intel's cards is asked through its device."""
+
+    @pytest.fixture
+    def device(self, tmp_path):
+        device = tmp_path / 'dfl-fme.0'
+        device.touch()
+        return str(device)
+
+    @pytest.fixture
+    def image(self, tmp_path):
+        image = tmp_path / 'image'
+        image.write_bytes(gbs())
+        return image
+
+    def test_it_gets_the_bits_without_their_description(self, device, image):
+        asked = []
+
+        def ioctl(file, request, argument):
+            size, flags, port, length, address = struct.unpack('=IIIIQ', argument)
+            asked.append((request, size, flags, port, ctypes.string_at(address, length)))
+        fpga_kernel.load_port(device, '3', image, ioctl)
+        assert asked == [(0xb680, 24, 0, 3, b'bits' * 1000)]
+
+    def test_what_the_kernel_has_against_it_rises(self, device, image):
+        def ioctl(file, request, argument):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        with pytest.raises(OSError, match='Input/output error'):
+            fpga_kernel.load_port(device, '0', image, ioctl)
+
+    @pytest.mark.parametrize(('content', 'sentence'), [
+        (b'noise', 'is not a GBS'), (gbs()[:-4000], 'has a description but no bits')])
+    def test_what_is_no_image_never_gets_there(self, device, image, content, sentence):
+        image.write_bytes(content)
+        with pytest.raises(fpga_kernel.Failed, match=sentence):
+            fpga_kernel.load_port(device, '0', image, pytest.fail)
+
+
+class TestManager:
+    """A simulated card with a manager that loads files."""
+
+    @pytest.fixture
+    def manager(self, host):
+        host.plug_in('1bd4:0911', at='0000:5e:00.0', driver='xilinx-pr', fpga_manager={})
+        return host.sysfs / 'class/fpga_manager/fpga0'
+
+    @pytest.fixture
+    def load(self, host, tmp_path):
+        def load(content=SYNC + b'bits', extent='full', name='fpga0'):
+            (tmp_path / 'image').write_bytes(content)
+            (tmp_path / 'firmware').mkdir(exist_ok=True)
+            host.tree.path('lib').mkdir(exist_ok=True)
+            if not host.tree.path('lib/firmware').exists():
+                host.tree.path('lib/firmware').symlink_to(tmp_path / 'firmware')
+            fpga_kernel.load_manager(
+                name, extent, tmp_path / 'image', tmp_path / 'firmware',
+                host.sysfs.path / 'class/fpga_manager', host.sysfs.writer)
+        return load
+
+    @pytest.mark.parametrize(('extent', 'flags'), [('full', '0'), ('partial', '1')])
+    def test_it_loads_the_file_and_leaves_nothing(self, manager, load, tmp_path, extent, flags):
+        load(extent=extent)
+        assert (manager.read('state'), manager.read('flags')) == ('operating', flags)
+        assert list((tmp_path / 'firmware').iterdir()) == []
+
+    def test_what_it_does_not_take_leaves_its_state(self, manager, load, tmp_path):
+        with pytest.raises(fpga_kernel.Failed, match='timed out.*state is "write error"'):
+            load(b'noise')
+        assert list((tmp_path / 'firmware').iterdir()) == []
+
+    def test_a_mainline_kernel_has_no_file_for_it(self, host, load):
+        host.plug_in('1bd4:0911', at='0000:5e:00.0', driver='x', fpga_manager={'firmware': False})
+        with pytest.raises(fpga_kernel.Failed, match='overlays of the device tree only'):
+            load()
+
+
+@pytest.mark.parametrize('words', [
+    [], ['port'], ['port', '/dev/sda', '0', '/image'], ['port', '/dev/dfl-fme.0', 'x', '/image'],
+    ['manager', '../fpga0', 'full', '/image'], ['manager', 'fpga0', 'half', '/image'],
+    ['manager', 'fpga0', 'full', '/image', 'more']])
+def test_the_command_says_how_it_is_called(monkeypatch, words):
+    monkeypatch.setattr(sys, 'argv', ['cyborg-fpga-load', *words])
+    with pytest.raises(SystemExit, match='Usage: cyborg-fpga-load'):
+        fpga_load.main()
+
+
+def test_the_command_says_what_failed(monkeypatch, tmp_path):
+    image = tmp_path / 'image'
+    image.write_bytes(b'noise')
+    monkeypatch.setattr(sys, 'argv', ['cyborg-fpga-load', 'port', '/dev/dfl-fme.999', '0',
+                                      str(image)])
+    with pytest.raises(SystemExit, match='is not a GBS'):
+        fpga_load.main()
