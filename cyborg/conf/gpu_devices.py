@@ -14,4 +14,10 @@ OPTS = [
     cfg.StrOpt('vgpu_resource_class', default='VGPU',
                help='Resource class of virtual GPUs. Choose a CUSTOM_* name on hosts where Nova '
                     'manages mediated devices too.'),
+    cfg.BoolOpt('offer_vendor_vfio', default=False,
+                help='Offer vGPUs of cards without mediated devices, whose virtual functions the '
+                     'host driver itself hands to guests. libvirt must not bind such a function '
+                     'to vfio-pci (managed="no"). Nova up to 34 always lets it (managed="yes"), '
+                     'and its servers fail to start: set this only if what attaches them here '
+                     'does not.'),
 ]

@@ -29,6 +29,7 @@ bind_wait = 0
 sweep_interval = 1
 [gpu_devices]
 enabled_vgpu_types = {kind}
+offer_vendor_vfio = true
 """
 #: way -> card, type, what a guest receives
 WAYS = {

@@ -151,6 +151,10 @@ class NvidiaGpuDriver(pci.Driver):
         kind, parents = choice.number, nvidia_vfio.parents(gpu)
         if not parents:
             return None
+        if not self.conf.gpu_devices.offer_vendor_vfio:
+            raise pci.Unusable(
+                f'{gpu.address} shares itself by vendor-specific VFIO, and Nova cannot attach '
+                'such a vGPU: set [gpu_devices] offer_vendor_vfio if what attaches it here can.')
         for parent in parents.values():
             for number, title in nvidia_vfio.titles(parent).items():
                 self._titles[gpu.device, number] = title

@@ -8,6 +8,8 @@ from cyborg.accelerator import mdev
 
 T4, A100, L40S = '0000:3b:00.0', '0000:af:00.0', '0000:41:00.0'
 ALIEN = '91ac1606-427e-44bb-8233-f4ff4bf3d241'
+#: what says that whoever attaches vGPUs can attach those of vendor-specific VFIO
+VENDOR_VFIO = '[gpu_devices]\noffer_vendor_vfio = true\n'
 T4_ONLY = '[gpu_devices]\nenabled_vgpu_types = nvidia-223\n'
 BOTH = f"""
 [gpu_devices]
@@ -280,8 +282,15 @@ class TestVgpusByVendor:
 
     @pytest.fixture(autouse=True)
     def card(self, host, configure):
-        configure('[gpu_devices]\nenabled_vgpu_types = nvidia-1150\n')
+        configure(VENDOR_VFIO + 'enabled_vgpu_types = nvidia-1150\n')
         host.plug_in('10de:26b9', at=L40S)
+
+    def test_by_default_they_are_not_offered_since_nova_cannot_attach_them(
+            self, configure, discover):
+        configure('[gpu_devices]\nenabled_vgpu_types = nvidia-1150\n')
+        [device] = discover()
+        assert not device.deployables
+        assert 'set [gpu_devices] offer_vendor_vfio' in device.fault
 
     def current(self, host, handle):
         place = '{domain}:{bus}:{device}.{function}'.format(**handle.info)
@@ -375,11 +384,11 @@ class TestVgpusByVendor:
 
     @pytest.mark.parametrize(('text', 'count'), [('max_instances = 2', 2), ('', 6)])
     def test_the_operator_may_allow_fewer(self, configure, handles, text, count):
-        configure(f'[gpu_devices]\nenabled_vgpu_types = 1150\n[vgpu_1150]\n{text}\n')
+        configure(VENDOR_VFIO + f'enabled_vgpu_types = 1150\n[vgpu_1150]\n{text}\n')
         assert len(handles()) == count
 
     def test_a_type_that_is_not_offered_is_a_fault(self, configure, discover):
-        configure('[gpu_devices]\nenabled_vgpu_types = nvidia-7\n')
+        configure(VENDOR_VFIO + 'enabled_vgpu_types = nvidia-7\n')
         assert 'names no vGPU type 7' in discover()[0].fault
 
     def test_a_card_of_unknown_size_must_be_told_how_many(self, host, configure, discover):
@@ -389,13 +398,13 @@ class TestVgpusByVendor:
                 'device': '2901', 'driver': 'nvidia', 'vgpu': {'types': {1150: {
                     'name': 'NVIDIA B200X-90C', 'framebuffer': '90G', 'max_instance': 2}}}}})
         assert 'set [vgpu_nvidia-1150] max_instances' in discover()[0].fault
-        configure('[gpu_devices]\nenabled_vgpu_types = nvidia-1150\n'
+        configure(VENDOR_VFIO + 'enabled_vgpu_types = nvidia-1150\n'
                   '[vgpu_nvidia-1150]\nmax_instances = 2\n')
         assert discover()[0].deployables[0].num_accelerators == 2
 
 
 class TestGpuInstancesByVendor:
-    IDS = '[gpu_devices]\nenabled_vgpu_types = 1416\n[vgpu_1416]\n'
+    IDS = VENDOR_VFIO + 'enabled_vgpu_types = 1416\n[vgpu_1416]\n'
 
     @pytest.fixture(autouse=True)
     def card(self, host):
