@@ -29,7 +29,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo run test lint shellcheck types unit functional test-faults fuzz test-services test-release test-kernel bench bench-services docs sample \
-        constraints clean
+        wheels constraints clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,10 +94,12 @@ fuzz: venv  ## new examples: thousands of requests made from the API's descripti
 .venv-clients: NEEDS = 'python-openstackclient>=10.5.0,<11'
 .venv-tempest: NEEDS = 'tempest>=47.0.0,<48' 'cyborg-tempest-plugin>=2.8.0,<3'
 .venv-uwsgi: NEEDS = uwsgi
+# The weigher's test in tests/unit/os_acc runs where this is.
+.venv-nova: NEEDS = 'nova>=34.0.0,<35'
 # The last one without accelerator commands of its own, which would hide these.
 .venv-cyborgclient: NEEDS = 'python-openstackclient>=8.3.0,<9' 'python-cyborgclient>=3.0.0,<4'
 
-.venv-keystone .venv-glance .venv-clients .venv-cyborgclient .venv-tempest .venv-uwsgi:
+.venv-keystone .venv-glance .venv-clients .venv-cyborgclient .venv-tempest .venv-uwsgi .venv-nova:
 	@echo "Installing $(NEEDS) into $@"
 	@"$(PYTHON)" -m venv $@
 	@$@/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt \
@@ -170,6 +172,10 @@ sample: venv  ## cyborg.conf.sample and policy.yaml.sample, in build/etc/cyborg
 	@$(BIN)/oslopolicy-sample-generator --config-file tools/config/cyborg-policy-generator.conf \
 	    --output-file build/etc/cyborg/policy.yaml.sample
 	@ls build/etc/cyborg/*.sample
+
+wheels: venv  ## openstack-cyborg and os-acc, as wheels in dist
+	@$(PIP) wheel --no-deps --no-build-isolation -w dist . packages/os-acc
+	@ls dist/*.whl
 
 constraints:  ## resolve the requirements afresh and write constraints.txt
 	@rm -rf build/constraints

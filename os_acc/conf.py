@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of nova-compute's ``[os_acc]`` section."""
+"""The options of the ``[os_acc]`` section of nova-compute and nova-scheduler."""
 
 from oslo_config import cfg
 
@@ -36,6 +36,14 @@ OPTS: list[cfg.Opt] = [
         'program a device; this should be longer than [conductor] bind_timeout of Cyborg, '
         'after which it has failed.',
     ),
+    cfg.FloatOpt(
+        'weight_multiplier',
+        default=1.0,
+        help='Of os_acc.weigher.AcceleratorWeigher in nova-scheduler. Positive: servers with '
+        'accelerators go to hosts that have many of them free (spread); negative: to hosts that '
+        'have few (pack); 0: it makes no difference. accelerator_weight_multiplier in the '
+        'metadata of a host aggregate goes before it.',
+    ),
 ]
 
 
@@ -53,5 +61,10 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
-    """Options for the sample file generator."""
+    """Options for the sample file generator.
+
+    >>> [(group, opts)] = list_opts()
+    >>> group.name, opts[0].name
+    ('os_acc', 'transport_url')
+    """
     return [(GROUP, OPTS)]

@@ -186,7 +186,7 @@ def test_options_are_listed_for_the_sample_file():
     [(group, opts)] = options.list_opts()
     assert group.name == 'os_acc'
     assert {opt.name for opt in opts} == {
-        'transport_url', 'host', 'exchange', 'ready_timeout', 'call_timeout',
+        'transport_url', 'host', 'exchange', 'ready_timeout', 'call_timeout', 'weight_multiplier',
     }
 
 
