@@ -1,6 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures for all tests: above all ``cloud``, which is the all-in-one mode."""
 
+# Before oslo.messaging loads: cyborg chooses threads, and without it oslo.service would
+# choose eventlet.
+import cyborg  # noqa: F401
+
+# isort: split
+
 import os
 import uuid
 
