@@ -86,6 +86,10 @@ def initialize(
     :param transport: instead of one made from ``[os_acc] transport_url``.
     :param timeout: seconds, instead of ``[os_acc] ready_timeout``.
     :raises CyborgAgentUnavailable: it cannot be contacted, or is not ready in time.
+
+    With ``conf``, ``host`` and ``transport`` of this compute host:
+
+    >>> initialize(conf, host=host, transport=transport)
     """
     conf = cfg.CONF if conf is None else conf
     options.register_opts(conf)
@@ -121,6 +125,14 @@ def plug(
     :raises AlreadyPlugged: what the instance holds on this host is not what this plug asks
         for; it stays. Call unplug() first.
     :raises CyborgAgentUnavailable: unplug() undoes whatever may have happened.
+
+    >>> instance = {'uuid': '5a0c2a3e-7d6c-4ad8-9d3d-0f4d8b0d6c11', 'name': 'vm1',
+    ...             'project_id': '7b1f0c2f9b0c4b6f8f5a9e2d3c4b5a69', 'image_uuid': None}
+    >>> [accelerator] = plug(
+    ...     instance, {'device_profile_0': ['c3b5a1f0-8e3d-4c60-9a53-0c8f4f3b7d21']},
+    ...     {'accel:device_profile': 'one-fpga', 'hw:cpu_policy': 'dedicated'})
+    >>> accelerator['pci_id']
+    '0000:3b:00.4'
     """
     instance = arguments.owned_instance(instance_info)
     selected = arguments.providers(selected_rp)
@@ -141,6 +153,11 @@ def unplug(instance_info: Mapping[str, object]) -> int:
     :raises InvalidArgument: before anything is sent.
     :raises UnplugFailed: the agent says why.
     :raises CyborgAgentUnavailable: call again later.
+
+    >>> unplug({'uuid': '5a0c2a3e-7d6c-4ad8-9d3d-0f4d8b0d6c11', 'name': 'vm1'})
+    1
+    >>> unplug({'uuid': '5a0c2a3e-7d6c-4ad8-9d3d-0f4d8b0d6c11', 'name': 'vm1'})
+    0
     """
     instance = arguments.named_instance(instance_info)
     agent, timeout = _initialized()

@@ -41,7 +41,11 @@ class Attachment(TypedDict):
 
 
 def named_instance(instance_info: Mapping[str, object]) -> dict[str, object]:
-    """What unplug() needs to know."""
+    """What unplug() needs to know.
+
+    >>> named_instance({'uuid': '5A0C2A3E7D6C4AD89D3D0F4D8B0D6C11', 'name': 'vm1', 'x': 1})
+    {'uuid': '5a0c2a3e-7d6c-4ad8-9d3d-0f4d8b0d6c11', 'name': 'vm1'}
+    """
     info = _mapping('instance_info', instance_info)
     return {
         'uuid': _uuid("instance_info['uuid']", info.get('uuid')),
@@ -50,7 +54,12 @@ def named_instance(instance_info: Mapping[str, object]) -> dict[str, object]:
 
 
 def owned_instance(instance_info: Mapping[str, object]) -> dict[str, object]:
-    """What plug() needs to know; a server booted from a volume has no image."""
+    """What plug() needs to know; a server booted from a volume has no image.
+
+    >>> owned_instance({'uuid': '5a0c2a3e-7d6c-4ad8-9d3d-0f4d8b0d6c11', 'name': 'vm1',
+    ...                 'project_id': 'p1', 'image_uuid': ''})['image_uuid'] is None
+    True
+    """
     image_uuid = _mapping('instance_info', instance_info).get('image_uuid') or None
     return named_instance(instance_info) | {
         'project_id': _text("instance_info['project_id']", instance_info.get('project_id')),
@@ -63,6 +72,9 @@ def providers(selected_rp: Mapping[str, object]) -> dict[str, object]:
 
     The groups of a device profile are ``device_profile_0`` and so on, those of a flavor have
     the suffixes of its keys, and its unnumbered group is ``''``.
+
+    >>> providers({'device_profile_0': ('c3b5a1f0-8e3d-4c60-9a53-0c8f4f3b7d21',)})
+    {'device_profile_0': ['c3b5a1f0-8e3d-4c60-9a53-0c8f4f3b7d21']}
     """
     selected = _mapping('selected_rp', selected_rp)
     if not selected:
@@ -77,7 +89,15 @@ def providers(selected_rp: Mapping[str, object]) -> dict[str, object]:
 
 
 def extra_specs(flavor_extra_specs: Mapping[str, object]) -> dict[str, object]:
-    """All of them: what they mean is the agent's business."""
+    """All of them: what they mean is the agent's business.
+
+    >>> extra_specs({'resources1:VGPU': '1', 'trait1:CUSTOM_X': 'required'})
+    {'resources1:VGPU': '1', 'trait1:CUSTOM_X': 'required'}
+    >>> extra_specs({'hw:cpu_policy': 'dedicated'})
+    Traceback (most recent call last):
+    ...
+    os_acc.errors.InvalidArgument: flavor_extra_specs asks for no accelerator; ...
+    """
     specs = dict(_mapping('flavor_extra_specs', flavor_extra_specs))
     for key, value in specs.items():
         if not isinstance(value, str):

@@ -6,7 +6,11 @@ import socket
 
 def node_name() -> str:
     """What libvirt, and thus Nova, calls this host: its name made fully qualified, if that can
-    be done. A name that leads to localhost would be that of every host."""
+    be done. A name that leads to localhost would be that of every host.
+
+    >>> node_name().startswith(socket.gethostname())
+    True
+    """
     name = socket.gethostname()
     if '.' in name or name.startswith('localhost'):
         return name

@@ -69,6 +69,9 @@ class Hostdev:
         of a type that libvirt has nothing for, such as the fake driver's TEST_PCI.
 
         :raises InvalidArgument: it has no handle, or one that cannot be understood.
+
+        >>> Hostdev.of({'pci_id': '0000:3b:00.4'})
+        Hostdev(pci_address='0000:3b:00.4', mdev_uuid=None, is_managed=True)
         """
         if 'attach_handle_type' in accelerator:
             return cls._of_request(accelerator)
@@ -207,6 +210,14 @@ def wait_for_node_device(connection: Connection, name: str, timeout: float) -> b
 
     A mediated device that libvirt does not show yet is created by Nova once more, and the
     server fails to start. Old releases of libvirt leave the parent out of the name.
+
+    :param connection: of libvirt's Python binding, from ``libvirt.open()``.
+
+    >>> class Libvirt:
+    ...     def listDevices(self, cap, flags=0):
+    ...         return [node_device(MDEV, '0000:84:00.0')]
+    >>> wait_for_node_device(Libvirt(), node_device(MDEV, '0000:84:00.0'), timeout=1)
+    True
     """
     deadline = time.monotonic() + timeout
     names = {name, name[:len('mdev_') + len(MDEV)]}

@@ -62,6 +62,16 @@ def test_what_is_plugged_is_shown_and_what_is_unplugged_is_gone(compute):
     assert os_acc.unplug(instance) == 0
 
 
+def test_unplugged_and_plugged_again_it_has_accelerators_again(compute):
+    """A stop and a start, a delete and a restore."""
+    compute.profile('two', FPGA)
+    instance, specs = server(), {'accel:device_profile': 'two'}
+    for _ in range(2):
+        assert len(os_acc.plug(instance, {'uuid': compute.rp()}, specs)) == 2
+        assert os_acc.unplug(instance) == 2
+    assert compute.arqs() == []
+
+
 def test_a_repeated_plug_answers_the_same_devices(compute):
     compute.profile('two', FPGA)
     instance = server()
