@@ -120,7 +120,7 @@ $(SERIES:%=.venv-%): .venv-%: tools/constraints/%.txt
 test-release: $(SERIES:%=.venv-%)  ## unit and some functional tests with the libraries of OpenStack releases
 	@for series in $(SERIES); do \
 	    echo "== OpenStack $$series"; \
-	    .venv-$$series/bin/python -m pytest -q $(PYTEST_ARGS) $(ON_SERIES) || exit 1; done
+	    .venv-$$series/bin/python -m pytest -q $(PARALLEL) $(PYTEST_ARGS) $(ON_SERIES) || exit 1; done
 
 # What runs on RabbitMQ and a database server. On the second database server the tests are left out
 # in which SQL and transactions have little part: discovery and Placement, HTTP, other services.

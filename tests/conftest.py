@@ -1,29 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures for all tests: above all ``cloud``, which is the all-in-one mode."""
 
-# Before oslo.messaging loads: cyborg chooses threads, and without it oslo.service would
-# choose eventlet.
-import cyborg  # noqa: F401
-
-# isort: split
-
+import gc
 import os
 import uuid
 
 import hypothesis
 import pytest
 from futurist import _thread
-from oslo_messaging._drivers import impl_rabbit
 
 from tests.fixtures.cloud import Cloud, another_database
 
 # Idle threads of a pool that was shut down look up once a second; tests end sooner.
 _thread.ThreadWorker.MAX_IDLE_FOR = 0.05
-
-# A consumer notices only between two polls that it is told to stop, and on RabbitMQ an idle one
-# polls less and less often, up to every five seconds. (Set after the import of impl_rabbit, which
-# derives the limit of an option from the default.)
-impl_rabbit.amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MAX = 0.05
 
 # Neither a busy machine nor an example that nobody has seen before may fail a change that has
 # nothing to do with it: `make fuzz` searches for new ones.
@@ -35,12 +24,26 @@ hypothesis.settings.load_profile('repeatable')
 
 
 def pytest_configure(config):
-    """Give each of several workers a database of its own: a cloud empties the one it gets."""
+    """Have consumers stop at once, and give each of several workers a database of its own, since
+    a cloud empties the one it gets."""
+    # Loaded after cyborg, which chooses threads for these libraries.
+    from oslo_messaging._drivers import impl_rabbit
+
+    # A consumer notices only between two polls that it is told to stop, and on RabbitMQ an idle
+    # one polls less and less often, up to every five seconds. (Set after the driver is loaded,
+    # which derives the limit of an option from the default.)
+    impl_rabbit.amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MAX = 0.05
     worker, url = (os.environ.get(name) for name in (
         'PYTEST_XDIST_WORKER', 'CYBORG_TEST_DATABASE_URL'))
     if worker and url:
         os.environ['CYBORG_TEST_DATABASE_URL'] = another_database(
             url, f'cyborg_{worker}_{uuid.uuid4().hex}')
+
+
+def pytest_collection_finish():
+    """Have the garbage collector skip the modules and tests, which are there until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
