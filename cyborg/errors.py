@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every error Cyborg raises on purpose, each with its HTTP status and its sentence."""
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -211,6 +212,13 @@ class DriverNotFound(CyborgError):
 
 class DriverFailed(CyborgError):
     template = 'Driver {name} failed: {why}'
+
+
+class CleaningFailed(CyborgError):
+    """Raised on the host alone; ``steps`` are those that were tried, the failed one last."""
+
+    template = 'Step {step} failed: {why}'
+    steps: Sequence[Any] = ()
 
 
 class ProviderTreeMissing(Unavailable):

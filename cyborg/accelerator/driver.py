@@ -11,6 +11,7 @@ import stevedore
 from oslo_config import cfg
 
 from cyborg import errors, objects
+from cyborg.accelerator import cleaning
 from cyborg.accelerator.sysfs import Sysfs
 
 NAMESPACE = 'cyborg.accelerator.driver'
@@ -19,8 +20,8 @@ NAMESPACE = 'cyborg.accelerator.driver'
 class Driver(abc.ABC):
     """What a vendor writes. The agent may call any verb again at any time, after a crash too.
 
-    ``attach``, ``detach`` and ``clean`` are called for handles with ``is_host_prepared`` only,
-    never at the same time for two of one device, but in several threads for different ones.
+    ``attach`` and ``detach`` are called for handles with ``is_host_prepared`` only. Of all verbs
+    one at a time is called on a device, but several at a time in threads for different devices.
     After a call that did not end in time none follows on its device until it has ended. What
     cannot be done is raised as errors.DriverFailed with a sentence for the operator.
     """
@@ -36,6 +37,8 @@ class Driver(abc.ABC):
     writes: ClassVar[tuple[str, ...]] = ()
     #: Commands that it runs. A word is one, or a pattern: ``mdevctl undefine --uuid *``.
     runs: ClassVar[tuple[str, ...]] = ()
+    #: How it cleans what a guest had, in the order in which the steps are done.
+    clean_steps: ClassVar[tuple[cleaning.Step, ...]] = ()
 
     def __init__(self, conf: cfg.ConfigOpts, sysfs: Sysfs) -> None:
         self.conf = conf
@@ -59,12 +62,23 @@ class Driver(abc.ABC):
     def detach(self, handle: objects.AttachHandle) -> None:  # noqa: B027
         """Undo ``attach``; undone already, or never done, is fine."""
 
-    def clean(self, handle: objects.AttachHandle) -> None:  # noqa: B027
-        """Take away what a guest left on a handle, its data for instance.
+    def steps_for(self, handle: objects.AttachHandle) -> Sequence[cleaning.Step]:
+        """Those of ``clean_steps`` that concern a handle, in their order."""
+        return self.clean_steps
 
-        Called after ``detach``, with the same time limit; the handle is free only when both
-        have ended. Cleaning what is clean is fine.
+    def clean(self, handle: objects.AttachHandle, step: str, deployable: str) -> None:
+        """Do one of ``clean_steps``, by its name, on a handle that nobody has.
+
+        Called after ``detach``, with a time limit of its own. Whatever was done of the steps
+        before, they may all be done again; cleaning what is clean is fine.
         """
+        raise errors.DriverFailed(
+            name=self.name, why=f'{handle.key} of {deployable} cannot be cleaned by {step}.')
+
+    def versions(self, handle: objects.AttachHandle) -> dict[str, str]:
+        """What ran on a handle and beside it, for the record of its cleaning: the versions of
+        firmware and kernel driver, where the host tells them."""
+        return {}
 
     def program(self, deployable: str, image: Path, properties: Mapping[str, str]) -> None:
         """Load an image, fetched and checked by the agent, into a deployable nobody uses.
@@ -75,10 +89,11 @@ class Driver(abc.ABC):
         """
         raise errors.DriverFailed(name=self.name, why=f'{deployable} cannot be programmed.')
 
-    def may_write(self, path: Path) -> bool:
+    def may_write(self, path: Path, text: str) -> bool:
         """Is this one of the attributes that it ``writes``, on a device that it claims?
 
-        Root asks this before it writes for an agent that is not root. The path has no link in it.
+        Root asks this before it writes the text for an agent that is not root. The path has no
+        link in it.
         """
         return False
 
@@ -96,12 +111,18 @@ def _fits(parts: Sequence[str], patterns: Sequence[str]) -> bool:
     return len(parts) == len(patterns) and all(map(fnmatch.fnmatchcase, parts, patterns))
 
 
+def names_known() -> set[str]:
+    """The names of all drivers that are installed."""
+    manager: Any = stevedore.NamedExtensionManager(NAMESPACE, [])
+    return {entry.name for entry in manager.list_entry_points()}
+
+
 def load(names: Sequence[str], conf: cfg.ConfigOpts, sysfs: Sysfs) -> list[Driver]:
     """The drivers of these names, in this order. A mistake is one sentence."""
     manager: Any = stevedore.NamedExtensionManager(
         NAMESPACE, list(dict.fromkeys(names)), name_order=True,
         on_load_failure_callback=_refuse, on_missing_entrypoints_callback=None)
-    known = {entry.name for entry in manager.list_entry_points()}
+    known = names_known()
     for name in names:
         if name not in known:
             raise errors.DriverNotFound(name=name, known=', '.join(sorted(known)) or 'none')

@@ -15,7 +15,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from cyborg import errors, objects
-from cyborg.accelerator import fpga_images, fpga_tools, pci, traits
+from cyborg.accelerator import cleaning, fpga_images, fpga_tools, pci, traits
 from cyborg.accelerator.fpga_tools import Loader
 from cyborg.accelerator.sysfs import Node, Sysfs
 
@@ -81,6 +81,7 @@ class Driver(pci.Driver):
     """
 
     type = 'FPGA'
+    clean_steps = (cleaning.RESET, cleaning.BLANK, cleaning.VERIFY)
     #: as in traits
     maker: ClassVar[str]
 
@@ -171,6 +172,20 @@ class Driver(pci.Driver):
             yield traits.custom(self.type, self.maker, noun, each)
             if self.conf.agent.legacy_traits:
                 yield traits.custom(self.type, legacy, self.maker, each.replace('-', ''))
+
+    # -- cleaning --------------------------------------------------------------------------
+
+    def steps_for(self, handle: objects.AttachHandle) -> Sequence[cleaning.Step]:
+        """A region can only be blanked with an image that the operator names."""
+        return [step for step in super().steps_for(handle)
+                if step is not cleaning.BLANK or self._blank_images]
+
+    def clean(self, handle: objects.AttachHandle, step: str, deployable: str) -> None:
+        if step == cleaning.BLANK.name:
+            cleaning.require_free(self.function(handle))
+            self.blank(deployable)
+        else:
+            super().clean(handle, step, deployable)
 
     # -- programming -----------------------------------------------------------------------
 

@@ -6,7 +6,8 @@ import re
 from cyborg.accelerator.sysfs import Node
 
 #: The kernel counts them per function, from the moment it was found.
-COUNTERS = {'fatal': 'aer_dev_fatal', 'non-fatal': 'aer_dev_nonfatal'}
+COUNTERS = {'fatal': 'aer_dev_fatal', 'non-fatal': 'aer_dev_nonfatal',
+            'correctable': 'aer_dev_correctable'}
 #: What a bus reads where nobody answers.
 SILENCE = b'\xff\xff\xff\xff'
 

@@ -22,8 +22,11 @@ CLOCKS = ('ptp', 'pps', 'tty', 'gnss')
 PATH = re.compile(r'(nvme\d+)c\d+(n\d+)')
 
 
-def disk_use(function: Function) -> str | None:
-    """What the host does with a disk behind a function; None if nothing that we can see."""
+def disk_use(function: Function, counts_partitions: bool = True) -> str | None:
+    """What the host does with a disk behind a function; None if nothing that we can see.
+
+    Partitions may be the host's. After a guest had the disk they do not count: they are its.
+    """
     used = taken(function.host)
     for disk in disks(function):
         parts = [Node(node.path.parent, node.host) for node in disk.children('*/partition')]
@@ -32,7 +35,7 @@ def disk_use(function: Function) -> str | None:
                 return f'{part.name} is mounted or used for swap'
             if part.children('holders/*'):
                 return f'{part.name} is part of a volume'
-        if parts:
+        if parts and counts_partitions:
             return f'{disk.name} has partitions'
     return None
 
@@ -44,6 +47,14 @@ def disks(function: Function) -> Iterator[Node]:
     for name in sorted(names):
         if disk := (function.host / 'class/block').link(name):
             yield disk
+
+
+def reached_disk_use(function: Function, counts_partitions: bool = True) -> str | None:
+    """The same for a function that may be virtual: the disks that the host uses through the
+    physical function may be among those that it reaches."""
+    physical = function.link('physfn') if function.is_virtual else None
+    owners = [function, *([Function.at(function.host, physical.name)] if physical else [])]
+    return next(filter(None, (disk_use(each, counts_partitions) for each in owners)), None)
 
 
 def interface_use(function: Function) -> str | None:

@@ -5,12 +5,14 @@ import dataclasses
 import functools
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from oslo_config import cfg
+
 from cyborg import errors, objects
-from cyborg.accelerator import driver, health, traits
+from cyborg.accelerator import cleaning, driver, health, traits
 from cyborg.accelerator.sysfs import Node, Sysfs
 
 DEVICES = 'bus/pci/devices'
@@ -21,6 +23,9 @@ ANY = '*'
 BRIDGES = '06'  #: how their class code begins
 #: What may be bound to the rest of an IOMMU group when a guest gets one function of it.
 HARMLESS = frozenset({None, 'vfio-pci', 'pci-stub'})
+#: Files of the bus that take an address, and bind a driver to the function there or unbind it.
+BINDING = ('drivers_probe', 'drivers/*/bind', 'drivers/*/unbind')
+LONGEST_VERSION = 64
 
 
 class Unusable(Exception):
@@ -181,6 +186,12 @@ class Driver(driver.Driver):
     """
 
     catalogue: ClassVar[tuple[Model, ...]]
+    clean_steps: ClassVar[tuple[cleaning.Step, ...]] = (cleaning.RESET, cleaning.VERIFY)
+
+    def __init__(self, conf: cfg.ConfigOpts, sysfs: Sysfs) -> None:
+        super().__init__(conf, sysfs)
+        #: address -> the PCI errors that were counted when its cleaning began
+        self._errors: dict[str, dict[str, int]] = {}
 
     def discover(self) -> Iterator[objects.Device]:
         for function in functions(self.sysfs):
@@ -200,14 +211,62 @@ class Driver(driver.Driver):
         return physical is not None and self.model(
             Function.at(self.sysfs, physical.name)) is not None
 
-    def may_write(self, path: Path) -> bool:
-        """Below a function that it claims, in the innermost directory that is one."""
+    def may_write(self, path: Path, text: str) -> bool:
+        """Below a function that it claims, in the innermost directory that is one; or its address
+        to a file by which drivers are bound."""
+        bus = self.sysfs.path / 'bus/pci'
+        if path.is_relative_to(bus):
+            function = Function.at(self.sysfs, text) if ADDRESS.fullmatch(text) else None
+            return (function is not None and self.claims(function)
+                    and not self.is_kept_for_host(function)
+                    and driver.is_one_of(path.relative_to(bus), BINDING))
         place = next((each for each in path.parents if ADDRESS.fullmatch(each.name)), None)
         if place is None:
             return False
         function = Function.at(self.sysfs, place.name)
         return (function.real() == place and self.claims(function)
-                and driver.is_one_of(path.relative_to(place), self.writes))
+                and not self.is_kept_for_host(function)
+                and driver.is_one_of(path.relative_to(place), (*self.writes, *cleaning.WRITES)))
+
+    def steps_for(self, handle: objects.AttachHandle) -> Sequence[cleaning.Step]:
+        """A mediated device is made for one guest and goes with it."""
+        by_type = {objects.HandleType.PCI: self.clean_steps,
+                   objects.HandleType.MDEV: (cleaning.REMOVE,)}
+        return by_type.get(handle.type, ())
+
+    def clean(self, handle: objects.AttachHandle, step: str, deployable: str) -> None:
+        if step == cleaning.REMOVE.name:
+            self.detach(handle)
+            return
+        function = self.function(handle)
+        self.require_unused(function)
+        if step == cleaning.RESET.name:
+            self._errors[function.address] = cleaning.errors_counted(function)
+            cleaning.reset(function)
+        elif step == cleaning.VERIFY.name:
+            now = cleaning.errors_counted(function)
+            cleaning.verify(function, self._errors.pop(function.address, now))
+        else:
+            super().clean(handle, step, deployable)
+
+    def host_use(self, function: Function) -> str | None:
+        """What the host does with a function that a guest had, so that it must not be cleaned."""
+        return None
+
+    def require_unused(self, function: Function) -> None:
+        """Raise DriverFailed if the host uses a function that is to be cleaned."""
+        use = ('its card is kept for it' if self.is_kept_for_host(function)
+               else self.host_use(function))
+        if use:
+            raise errors.DriverFailed(
+                name=self.name, why=f'{function.address} is used by the host: {use}.')
+
+    def versions(self, handle: objects.AttachHandle) -> dict[str, str]:
+        function = self.function(handle)
+        facts = {'kernel': self.sysfs.proc.read('sys/kernel/osrelease'),
+                 'kernel_driver': function.driver,
+                 'kernel_driver_version': function.read('driver/module/version')}
+        return {name: text[:LONGEST_VERSION] for name, text in facts.items() if text}
 
     def describe(self, function: Function, model: Model) -> objects.Device:
         """The device. One that is unusable says why and offers nothing; one that is ill says
@@ -299,8 +358,14 @@ class Driver(driver.Driver):
         """What the driver's own option group says, if there is such a group and option."""
         return getattr(getattr(self.conf, self.name, None), name, None)
 
+    def is_kept_for_host(self, function: Function) -> bool:
+        """Does the operator keep a card, of which this is a function, for the host?"""
+        kept = {address.lower() for address in self._option('host_addresses') or ()}
+        physical = function.link('physfn') if function.is_virtual else None
+        return bool(kept & {function.address, physical.name if physical else ''})
+
     def _leave_to_host(self, function: Function) -> None:
-        if function.address in map(str.lower, self._option('host_addresses') or ()):
+        if self.is_kept_for_host(function):
             raise Unusable(
                 f'{function.address} is kept for the host by [{self.name}] host_addresses.')
 

@@ -34,7 +34,7 @@ def write(path: str, text: str) -> None:
     """Write an attribute of sysfs."""
     target, enabled = Path(os.path.realpath(path)), _enabled()
     if (not target.is_relative_to(sysfs.ROOT)
-            or not any(each.may_write(target) for each in enabled)):
+            or not any(each.may_write(target, text) for each in enabled)):
         raise _refusal(enabled, f'writes {target}')
     sysfs.write(target, text)
 

@@ -11,12 +11,21 @@ from typing import Any
 from oslo_log import log
 
 from cyborg import errors, objects
-from cyborg.accelerator import pci, sysfs, traits
+from cyborg.accelerator import cleaning, pci, sysfs, traits
 from cyborg.accelerator.driver import Driver
 
 LOG = log.getLogger(__name__)
 
+#: How handles are cleaned after each request: by the name of a driver and the steps that it has
+#: for a handle.
+LevelOf = Callable[[str, Sequence[cleaning.Step]], objects.Cleaning]
+
 ALL = ''  #: in the place of a card: all that a driver has
+
+
+def uncleaned(driver_name: str, steps: Sequence[cleaning.Step]) -> objects.Cleaning:
+    """The level of hosts that clean nothing."""
+    return objects.Cleaning.NONE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,12 +44,13 @@ class Guard:
     ever has more than one thread that hangs. A tool that the call runs is killed in time.
     """
 
-    def __init__(self, driver: Driver, timeout: float,
-                 program_timeout: float | None = None) -> None:
+    def __init__(self, driver: Driver, timeout: float, program_timeout: float | None = None,
+                 level_of: LevelOf = uncleaned) -> None:
         self.name = driver.name
         self._driver = driver
         self._timeout = timeout
         self._program_timeout = timeout if program_timeout is None else program_timeout
+        self._level_of = level_of
         #: by card, or ALL for a look at all of them, the last call that did not end in time
         self._overdue: dict[str, Call] = {}
 
@@ -70,6 +80,8 @@ class Guard:
             except traits.NotAName as error:
                 part.traits, part.resource_class = [], None
                 device.fault = device.fault or str(error)
+            for handle in part.attach_handles:
+                handle.cleaning = self._level_of(self.name, self.steps_for(handle))
         return device
 
     def attach(self, work: objects.Work) -> None:
@@ -78,11 +90,25 @@ class Guard:
                    lambda: self._driver.attach(work.handle, work))
 
     def detach(self, work: objects.Work) -> None:
-        """Have a handle back as it was."""
-        def undo() -> None:
-            self._driver.detach(work.handle)
-            self._driver.clean(work.handle)
-        self._call(work.device_key, f'cleaning {work.handle.key}', undo)
+        """Undo what was prepared of a handle."""
+        self._call(work.device_key, f'releasing {work.handle.key}',
+                   lambda: self._driver.detach(work.handle))
+
+    def steps_for(self, handle: objects.AttachHandle) -> Sequence[cleaning.Step]:
+        """How the driver cleans a handle, in the order in which that is done."""
+        return self._driver.steps_for(handle)
+
+    def clean(self, task: objects.Task, step: str, timeout: float) -> None:
+        """Do one step of cleaning a handle."""
+        self._call(task.device_key, f'cleaning {task.handle.key} ({step})',
+                   lambda: self._driver.clean(task.handle, step, task.deployable_name), timeout)
+
+    def versions(self, task: objects.Task) -> dict[str, str]:
+        """What ran on a handle, for the record."""
+        found: dict[str, str] = self._call(
+            task.device_key, f'looking at {task.handle.key}',
+            lambda: self._driver.versions(task.handle))
+        return found
 
     def lost(self, works: Sequence[objects.Work]) -> list[objects.Work]:
         """Those whose handles are no longer as ``attach`` left them."""

@@ -9,6 +9,7 @@ from cyborg.conf import (
     agent,
     amd_gpu_driver,
     api,
+    cleaning,
     conductor,
     default,
     fake_driver,
@@ -37,8 +38,8 @@ from cyborg.conf import (
 )
 
 #: Each has ``GROUP`` (None for DEFAULT) and ``OPTS``.
-GROUPS = (default, api, agent, conductor, placement, nova, glance, health, gpu_devices,
-          nic_devices, fpga, pci, amd_gpu_driver, fake_driver, huawei_ascend_driver,
+GROUPS = (default, api, agent, conductor, placement, nova, glance, health, cleaning,
+          gpu_devices, nic_devices, fpga, pci, amd_gpu_driver, fake_driver, huawei_ascend_driver,
           inspur_fpga_driver, inspur_nvme_ssd_driver, intel_dsa_driver, intel_fpga_driver,
           intel_gpu_driver, intel_nic_driver, intel_qat_driver, nvidia_gpu_driver, nvme_driver,
           nvmf_spdk_driver, pci_driver, time_sync_driver, xilinx_fpga_driver)

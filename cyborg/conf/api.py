@@ -47,6 +47,7 @@ OPTS = [
     cfg.ListOpt(
         'extra_accel_keys', default=[],
         help='Keys allowed after accel: in device profiles besides bitstream_id, '
-             'bitstream_name, function_id, function_name and attach_target. Nothing acts on '
-             'them, so that requests of such a profile cannot be bound.'),
+             'bitstream_name, function_id, function_name, attach_target, cleaning and '
+             'cleaning_required. Nothing acts on them, so that requests of such a profile '
+             'cannot be bound.'),
 ]

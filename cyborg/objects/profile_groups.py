@@ -31,6 +31,9 @@ ACCEL_VALUES: dict[str, tuple[re.Pattern[str], str]] = {
     'function_id': (WORD, 'letters, digits, hyphens and underscores'),
     'function_name': (WORD, 'letters, digits, hyphens and underscores'),
     'attach_target': (re.compile('VM|host|none'), 'VM, host or none'),
+    # how the device is cleaned afterwards, in place of what the host's options say
+    'cleaning': (re.compile('none|reset|full'), 'none, reset or full'),
+    'cleaning_required': (re.compile('true|false'), 'true or false'),
 }
 EXTRA_VALUE = (WORD, 'letters, digits, hyphens and underscores')
 #: each says what an FPGA is to be programmed with, so a group has at most one of them
@@ -74,6 +77,8 @@ def normalize_one(group: Mapping[str, str | int], extra_keys: Collection[str] = 
     if len(programs) > 1:
         raise ValueError(f'only one of {", ".join(f"accel:{name}" for name in programs)} can be '
                          f'given.')
+    if (stored.get('accel:cleaning'), stored.get('accel:cleaning_required')) == ('none', 'true'):
+        raise ValueError('accel:cleaning is none, so accel:cleaning_required cannot be true.')
     return stored
 
 

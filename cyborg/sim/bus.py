@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from cyborg.accelerator import pci
-from cyborg.sim import identity
+from cyborg.sim import identity, resets
 from cyborg.sim.numbers import natural, refuse_interrupts, route, truth
 from cyborg.sim.overlay import Overlay
 from cyborg.sim.tree import Tree, refuse
@@ -34,6 +34,7 @@ class Function:
     group: str | None = None
     driver: str | None = None
     override: str | None = None
+    is_soiled: bool = False  #: a guest wrote to its registers, and it was not reset since
     parts: list['Function'] = dataclasses.field(default_factory=list)
 
     @property
@@ -137,19 +138,28 @@ class Bus:
         if driver:
             self._probe(function)
 
+    def release(self, address: str) -> None:
+        """Give a function back to the driver that it has by default."""
+        function = self._known(address)
+        self._unbind(function)
+        self._override(function, '')
+        self._probe(function)
+
     # -- a function and its attributes -----------------------------------------------------
 
     def _appear(self, function: Function) -> None:
         facts, path = function.facts, function.path
         for name, text in identity.attributes(facts).items():
             self.tree.file(f'{path}/{name}', text)
-        self.tree.file(f'{path}/config', identity.config(function.address, facts))
+        self.tree.file(f'{path}/config',
+                       identity.config(function.address, facts, function.parent is not None))
         self.tree.file(f'{path}/driver_override', '(null)',
                        lambda text: self._override(function, text))
         if not function.parent:  # a virtual one goes by sriov_numvfs alone
             self.tree.trigger(f'{path}/remove', lambda text: self._remove_if(function, text),
                               mode=0o220)
         self.tree.link(f'{path}/subsystem', 'bus/pci')
+        resets.offer(self.tree, function)
         if facts.get('iommu', True):
             function.group = self.join_group(path, self._groups.get(function.address))
         for name, text in facts.get('attributes', {}).items():

@@ -28,6 +28,14 @@ _SRIOV = {
     'if': {'properties': {'total': {'minimum': 1}}},
     'then': {'required': ['offset', 'vf']},
 }
+_RESET = {
+    'type': ['boolean', 'object'],
+    'additionalProperties': False,
+    'properties': {
+        'error': {'type': 'string', 'pattern': '^E[A-Z0-9]+$'},
+        'silences': {'type': 'boolean'},
+        'counts': {'enum': ['fatal', 'nonfatal', 'correctable']}},
+}
 _CARD = {
     'type': 'object',
     'required': ['at'],
@@ -42,6 +50,7 @@ _CARD = {
         'name': {'type': 'string'}, 'driver': {'type': ['string', 'null']},
         'numa_node': {'type': 'integer'}, 'iommu': {'type': 'boolean'}, 'vfs': _COUNT,
         'vfs_by_rule': {'type': 'boolean'}, 'sriov': _SRIOV,
+        'reset': _RESET,
         'attributes': {'type': 'object'} | _PATHS},
 }
 SCHEMA = {

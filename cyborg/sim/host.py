@@ -12,7 +12,7 @@ from cyborg import errors
 from cyborg.accelerator import pci
 from cyborg.accelerator.sysfs import Sysfs
 from cyborg.agent.hotplug import OnEvent
-from cyborg.sim import catalogue, description
+from cyborg.sim import catalogue, description, nvme_cli
 from cyborg.sim.bus import Bus, Facts, Feature
 from cyborg.sim.families import DriverFiles, Idxd, Net, Nvme
 from cyborg.sim.features import Qat, Timecard
@@ -35,7 +35,9 @@ class Host:
         self.tree = Tree(Path(path))
         #: what a driver may run here: the tool's name -> what it does with its arguments
         self._fpga_tools = FpgaTools(self)
-        self.tools: dict[str, Callable[..., str]] = self._fpga_tools.tools
+        self.tools: dict[str, Callable[..., str]] = {
+            **self._fpga_tools.tools,
+            'nvme': nvme_cli.NvmeCli(self.tree, lambda: self.bus.functions.values())}
         #: cards that are at hand, by name, as plug_in takes them
         self.spares: dict[str, Facts] = {}
         #: what is plugged in, as the kernel and the host's rules make it when they find it
@@ -124,6 +126,23 @@ class Host:
         """Have a region of an FPGA do something else, as its bitstream would."""
         [card] = [each for each in self.fpgas if each.holds(address, region)]
         card.program(address, region, function)
+
+    def have_guest_use(self, address: str) -> None:
+        """Have a guest get a function, write wherever it can, and end. As libvirt does, this
+        gives the function back to the driver that it was taken from."""
+        with self.tree.change():
+            function = self.bus.functions[address]
+            is_kept = function.override == 'vfio-pci'
+            self.bus.rebind(address, 'vfio-pci')
+            function.is_soiled = True
+            nvme_cli.soil(function)
+            if not is_kept:
+                self.bus.release(address)
+
+    def traces(self, address: str) -> list[str]:
+        """What guests left on a function: its registers, the namespaces of a disk."""
+        function = self.bus.functions[address]
+        return ['registers'] * function.is_soiled + nvme_cli.traces(function)
 
     @property
     def cards(self) -> dict[str, str]:

@@ -31,11 +31,13 @@ def uevent(address: str, facts: dict[str, Any]) -> list[str]:
             f'PCI_SLOT_NAME={address}', f'MODALIAS={_modalias(facts)}']
 
 
-def config(address: str, facts: dict[str, Any]) -> bytes:
+def config(address: str, facts: dict[str, Any], is_virtual: bool = False) -> bytes:
     """The part of the configuration space that lspci and libvirt look at."""
     is_bridge = facts['class'].startswith(BRIDGE)
     space = bytearray(256)
     struct.pack_into('<HH', space, 0, int(facts['vendor'], 16), int(facts['device'], 16))
+    if is_virtual:  # the ids of these read as ones: they are told by the physical function
+        space[:4] = b'\xff' * 4
     space[8:12] = bytes.fromhex(facts.get('revision', '00')) + bytes.fromhex(facts['class'])[::-1]
     space[14] = int(is_bridge)
     if is_bridge:

@@ -175,7 +175,8 @@ def _identity(function: pci.Function) -> Facts:
     subsystem = [(function.read(f'subsystem_{each}') or '')[2:] for each in ('vendor', 'device')]
     facts = {'device': function.device, 'class': function.class_code, 'driver': function.driver,
              'subsystem': ':'.join(subsystem) if all(subsystem) else None,
-             'revision': (function.read('revision') or '')[2:] or None}
+             'revision': (function.read('revision') or '')[2:] or None,
+             'reset': None if function.has('reset') else False}
     for feature in FEATURES:
         if found := feature.recorded(function):
             facts[feature.key] = found

@@ -162,6 +162,7 @@ def modes_are_these(machine: Machine) -> None:
     for node, name, mode in (
             (machine.pf, 'vendor', 0o444), (machine.pf, 'uevent', 0o644),
             (machine.pf, 'driver_override', 0o644), (machine.pf, 'remove', 0o220),
+            (machine.pf, 'reset', 0o200), (part, 'reset', 0o200),
             (machine.pf, 'sriov_numvfs', 0o644), (machine.pf, 'sriov_totalvfs', 0o444),
             (machine.pf, 'sriov_vf_total_msix', 0o444), (part, 'sriov_vf_msix_count', 0o200),
             (machine.pf, 'driver/unbind', 0o200), (machine.pf, 'driver/bind', 0o200),
@@ -170,6 +171,21 @@ def modes_are_these(machine: Machine) -> None:
             (part, f'{kind}/create', 0o200), (part, f'{kind}/available_instances', 0o444),
             (machine.sysfs, f'{mdev.DEVICES}/{UUIDS[0]}/remove', 0o200)):
         expect((name, oct(stat.S_IMODE((node.path / name).stat().st_mode))), (name, oct(mode)))
+
+
+def a_function_is_reset_by_a_one(machine: Machine) -> None:
+    machine.pf.write('sriov_numvfs', '1')
+    part = machine.pf.virtual_functions[0]
+    # its ids are told by the physical function
+    expect((part.path / 'config').read_bytes()[:4], b'\xff' * 4)
+    expect((part.path / 'config').read_bytes()[4:8] == b'\xff' * 4, False)
+    (part / 'driver').write('unbind', part.address)
+    reset = f'{pci.DEVICES}/{part.address}/reset'
+    for text in ('0', '2', 'x'):
+        expect(machine.answer(reset, text), errno.EINVAL)
+    expect(machine.events(lambda: machine.sysfs.write(reset, '1')), [])
+    expect((part.path / 'config').read_bytes()[4:8] == b'\xff' * 4, False)
+    expect(part.driver, None)
 
 
 def not_even_root_reads_or_writes_against_the_mode(machine: Machine) -> None:
@@ -512,7 +528,8 @@ def what_is_shared_goes_with_its_card(machine: Machine) -> None:
 
 LAWS: tuple[Callable[[Machine], None], ...] = (
     attributes_are_spelled_like_this, uevent_says_this, links_lead_to_the_same_places,
-    modes_are_these, not_even_root_reads_or_writes_against_the_mode,
+    modes_are_these, a_function_is_reset_by_a_one,
+    not_even_root_reads_or_writes_against_the_mode,
     nothing_is_written_where_nothing_is, an_event_can_be_asked_for,
     a_number_of_virtual_functions_is_a_number, virtual_functions_are_there_when_the_write_returns,
     interrupts_are_counted_by_drivers_that_can,

@@ -23,12 +23,17 @@ class IntelDsaDriver(pci.Driver):
     )
 
     def slice(self, card: pci.Function, model: pci.Model) -> Iterable[objects.Deployable]:
-        for queue in card.children('*/wq*'):
-            if queue.read('state') == 'enabled':
-                raise pci.Unusable(
-                    f'{card.address} is used by the host: its work queue {queue.name} is '
-                    'enabled. Disable it with accel-config to have the card offered.')
+        if use := self.host_use(card):
+            raise pci.Unusable(
+                f'{card.address} is used by the host: {use}. Disable it with accel-config to '
+                'have the card offered.')
         return super().slice(card, model)
+
+    def host_use(self, function: pci.Function) -> str | None:
+        for queue in function.children('*/wq*'):
+            if queue.read('state') == 'enabled':
+                return f'its work queue {queue.name} is enabled'
+        return None
 
     def resource_class(self, model: pci.Model, is_virtual: bool = False) -> str:
         kind = model.resource_class.removeprefix('CUSTOM_').lower()

@@ -80,9 +80,14 @@ class IntelNicDriver(pci.Driver):
         interfaces = [node.name for node in card.children('net/*')]
         return {'interface': interfaces[0]} if interfaces else {}
 
+    def host_use(self, function: pci.Function) -> str | None:
+        if function.is_virtual:
+            return None
+        return host_use.interface_use(function) or host_use.clock_use(function)
+
     def _require_free(self, card: pci.Function) -> None:
         """A card that is given out whole leaves the host, and its interface's name with it."""
-        if use := host_use.interface_use(card) or host_use.clock_use(card):
+        if use := self.host_use(card):
             raise pci.Unusable(
                 f'{card.address} has no virtual functions and the host uses it: {use}.')
         if card.address not in self._networks.keys() | self._functions.keys():

@@ -2,12 +2,12 @@
 """NVIDIA GPUs, given out whole or shared between guests (vGPU)."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from oslo_config import cfg
 
 from cyborg import objects
-from cyborg.accelerator import mdev, pci, sharing, traits
+from cyborg.accelerator import cleaning, mdev, pci, sharing, traits
 from cyborg.accelerator.drivers import nvidia_types, nvidia_vfio
 from cyborg.accelerator.sysfs import Sysfs
 
@@ -101,6 +101,10 @@ class NvidiaGpuDriver(pci.Driver):
             mdev.remove(self.sysfs, handle.uuid)
         elif kind:
             nvidia_vfio.remove(self.function(handle), kind)
+
+    def steps_for(self, handle: objects.AttachHandle) -> Sequence[cleaning.Step]:
+        """A virtual function that is a vGPU goes with its guest as a mediated device does."""
+        return (cleaning.REMOVE,) if 'asked_type' in handle.info else super().steps_for(handle)
 
     def resource_class(self, model: pci.Model, is_virtual: bool = False) -> str:
         shared: str = self.conf.gpu_devices.vgpu_resource_class

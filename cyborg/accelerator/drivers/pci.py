@@ -52,15 +52,17 @@ class PciDriver(pci.Driver):
     def _spec(self, function: pci.Function) -> pci_specs.Spec | None:
         return next((spec for spec in self._specs if spec.fits(function)), None)
 
+    def host_use(self, function: pci.Function) -> str | None:
+        # a guest leaves partitions on a disk
+        return self._host_use(function, counts_partitions=False)
+
     @staticmethod
-    def _host_use(function: pci.Function) -> str | None:
+    def _host_use(function: pci.Function, counts_partitions: bool = True) -> str | None:
         """A virtual function may reach the disks that the host uses through the physical one."""
-        physical = function.link('physfn') if function.is_virtual else None
-        if physical:
-            return host_use.disk_use(function) or host_use.disk_use(
-                pci.Function.at(function.host, physical.name))
-        return (host_use.disk_use(function) or host_use.interface_use(function)
-                or host_use.clock_use(function))
+        disk = host_use.reached_disk_use(function, counts_partitions)
+        if function.is_virtual:
+            return disk
+        return disk or host_use.interface_use(function) or host_use.clock_use(function)
 
     def _handle(self, function: pci.Function, key: str,
                 spec: pci_specs.Spec) -> objects.AttachHandle:

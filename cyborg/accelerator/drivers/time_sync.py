@@ -27,8 +27,11 @@ class TimeSyncDriver(pci.Driver):
         _model('ad5a', '0400', 'ADVA Time Card'),
     )
 
+    def host_use(self, function: pci.Function) -> str | None:
+        return host_use.clock_use(function)
+
     def slice(self, card: pci.Function, model: pci.Model) -> Iterable[objects.Deployable]:
-        if use := host_use.clock_use(card):
+        if use := self.host_use(card):
             raise pci.Unusable(
                 f'{card.address} is used by the host: {use}. It is offered once that is no '
                 'longer so.')

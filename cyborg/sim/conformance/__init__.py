@@ -14,6 +14,7 @@ from cyborg.sim.conformance.bench import (
     run,
     simulated,
 )
+from cyborg.sim.conformance.cleaning import CLEANING
 from cyborg.sim.conformance.defaults import default_host
 from cyborg.sim.conformance.looking import LOOKING
 from cyborg.sim.conformance.samples import Sample, sample
@@ -21,7 +22,7 @@ from cyborg.sim.conformance.serving import SERVING
 from cyborg.sim.conformance.suffering import SUFFERING
 
 #: Every check, in the order in which they are best read.
-CHECKS = (*LOOKING, *SERVING, *SUFFERING)
+CHECKS = (*LOOKING, *SERVING, *CLEANING, *SUFFERING)
 
-__all__ = ['CHECKS', 'LOOKING', 'SERVING', 'SUFFERING', 'Bench', 'MakeDriver', 'Result', 'Sample',
-           'by_name', 'default_host', 'on_real', 'run', 'sample', 'simulated']
+__all__ = ['CHECKS', 'CLEANING', 'LOOKING', 'SERVING', 'SUFFERING', 'Bench', 'MakeDriver',
+           'Result', 'Sample', 'by_name', 'default_host', 'on_real', 'run', 'sample', 'simulated']

@@ -70,8 +70,7 @@ def can_be_repeated(bench: Bench) -> None:
                 raise Failed(f'attaching {work.handle.key} again changed something')
         for each in (driver, driver, bench.driver()):
             each.detach(work.handle)
-            each.clean(work.handle)
-            _expect(bench, before, f'detaching and cleaning {work.handle.key}')
+            _expect(bench, before, f'detaching {work.handle.key}')
 
 
 def keeps_names(bench: Bench) -> None:
@@ -118,23 +117,23 @@ def survives_cuts(bench: Bench) -> None:
         attach(bench.driver())
         during = bench.picture()
         detach(bench.driver())
-        for when in _cuts(bench, attach):
+        for when in cuts(bench, attach):
             attach(bench.driver())
             _expect(bench, during, f'attaching {work.handle.key}, which was cut off {when},')
             detach(bench.driver())
             _expect(bench, before, f'detaching {work.handle.key} after an attach cut off {when}')
-        for _ in _cuts(bench, attach):  # given up instead of completed
+        for _ in cuts(bench, attach):  # given up instead of completed
             detach(bench.driver())
             _expect(bench, before, f'detaching {work.handle.key}, half attached,')
         attach(bench.driver())
-        for when in _cuts(bench, detach):
+        for when in cuts(bench, detach):
             detach(bench.driver())
             _expect(bench, before, f'detaching {work.handle.key}, which was cut off {when},')
             attach(bench.driver())
         detach(bench.driver())
 
 
-def _cuts(bench: Bench, verb: Verb) -> Iterator[str]:
+def cuts(bench: Bench, verb: Verb) -> Iterator[str]:
     """Do it again and again, cut off before and after its first step, its second…"""
     for number in range(1, MOST_STEPS):
         for moment in ('before', 'after'):
@@ -145,7 +144,7 @@ def _cuts(bench: Bench, verb: Verb) -> Iterator[str]:
                 if present == number:
                     raise Cut
                 return said
-            sysfs, steps = _stepped(bench.sysfs, step)
+            sysfs, steps = stepped(bench.sysfs, step)
             try:
                 verb(bench.driver(sysfs))
             except Cut:
@@ -164,7 +163,7 @@ def tells_refusals(bench: Bench) -> None:
                 if present == number:
                     raise OSError(errno.EIO, os.strerror(errno.EIO))
                 return act()
-            sysfs, steps = _stepped(bench.sysfs, step)
+            sysfs, steps = stepped(bench.sysfs, step)
             try:
                 bench.driver(sysfs).attach(work.handle, work)
             except errors.DriverFailed as told:
@@ -181,11 +180,22 @@ def tells_refusals(bench: Bench) -> None:
 
 def declares_its_deeds(bench: Bench) -> None:
     """What it writes and runs is declared, so that root does it for an agent that is not root."""
+    sysfs, undeclared = judged(bench)
+    for work in prepared(bench):
+        driver = bench.driver(sysfs)
+        driver.attach(work.handle, work)
+        driver.detach(work.handle)
+    if undeclared:
+        raise Failed(f'it {undeclared[0]}, which it does not declare')
+
+
+def judged(bench: Bench) -> tuple[Sysfs, list[str]]:
+    """The same host, and a list of what is done on it that the driver does not declare."""
     judge = bench.driver()
-    undeclared = []
+    undeclared: list[str] = []
 
     def write(path: Path, text: str) -> None:
-        if not judge.may_write(Path(os.path.realpath(path))):
+        if not judge.may_write(Path(os.path.realpath(path)), text):
             undeclared.append(f'writes {path.relative_to(bench.sysfs.path)}')
         bench.sysfs.writer(path, text)
 
@@ -193,16 +203,10 @@ def declares_its_deeds(bench: Bench) -> None:
         if not judge.may_run(command):
             undeclared.append(f'runs {" ".join(command)}')
         return bench.sysfs.run(*command)
-    for work in prepared(bench):
-        driver = bench.driver(_acting(bench.sysfs, write, run))
-        driver.attach(work.handle, work)
-        driver.detach(work.handle)
-        driver.clean(work.handle)
-    if undeclared:
-        raise Failed(f'it {undeclared[0]}, which it does not declare')
+    return _acting(bench.sysfs, write, run), undeclared
 
 
-def _stepped(sysfs: Sysfs, step: Step) -> tuple[Sysfs, list[str]]:
+def stepped(sysfs: Sysfs, step: Step) -> tuple[Sysfs, list[str]]:
     """The same host, on which each change is a step that may go wrong; and what they were."""
     steps: list[str] = []
 

@@ -143,26 +143,21 @@ class Noting(Healthy):
         if self._fails:
             raise errors.DriverFailed(name=self.name, why='it is busy.')
 
-    def clean(self, handle):
-        self.called.append(('clean', handle.uuid))
-
 
 def work():
     handle = objects.AttachHandle(uuid=HANDLE, key='k', type='PCI', info={})
     return objects.Work(kind='detach', handle=handle, driver_name='noting', device_key='d')
 
 
-def test_what_was_detached_is_cleaned():
+def test_what_is_detached_is_not_cleaned_at_the_same_time():
     driver = Noting()
     guard(driver, timeout=60).detach(work())
-    assert driver.called == [('detach', HANDLE), ('clean', HANDLE)]
-
-
-def test_what_could_not_be_detached_is_not_cleaned():
-    driver = Noting(fails=True)
-    with pytest.raises(errors.DriverFailed):
-        guard(driver, timeout=60).detach(work())
     assert driver.called == [('detach', HANDLE)]
+
+
+def test_what_cannot_be_detached_is_told():
+    with pytest.raises(errors.DriverFailed, match='it is busy'):
+        guard(Noting(fails=True), timeout=60).detach(work())
 
 
 class Foreign(Driver):

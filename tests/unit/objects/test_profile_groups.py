@@ -186,3 +186,28 @@ def test_nothing_but_a_value_error_comes_out_of_nonsense(group):
         normalize([group])
     except ValueError:
         pass
+
+
+@pytest.mark.parametrize('level', ['none', 'reset', 'full'])
+def test_a_group_may_say_how_its_devices_are_cleaned(level):
+    assert stored(resources__FPGA=1, accel__cleaning=level, accel__cleaning_required='false') == {
+        'resources:FPGA': '1', 'accel:cleaning': level, 'accel:cleaning_required': 'false'}
+
+
+def test_cleaning_may_be_required_at_the_level_of_the_host():
+    assert stored(resources__FPGA=1, accel__cleaning_required='true')[
+        'accel:cleaning_required'] == 'true'
+
+
+@pytest.mark.parametrize('key, value, words', [
+    ('accel:cleaning', 'thorough', 'none, reset or full'),
+    ('accel:cleaning', '', 'none, reset or full'),
+    ('accel:cleaning_required', 'yes', 'true or false'),
+])
+def test_another_level_of_cleaning_is_refused(key, value, words):
+    assert f'the value of {key} must be {words}' in why({'resources:FPGA': '1', key: value})
+
+
+def test_cleaning_that_is_none_cannot_be_required():
+    assert 'cannot be true' in why({'resources:FPGA': '1', 'accel:cleaning': 'none',
+                                    'accel:cleaning_required': 'true'})

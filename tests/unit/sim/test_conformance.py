@@ -10,7 +10,7 @@ from oslo_config import cfg
 
 from cyborg import conf as options
 from cyborg import errors, objects
-from cyborg.accelerator import driver, mdev, pci
+from cyborg.accelerator import cleaning, driver, mdev, pci
 from cyborg.sim import conformance
 
 KIND = 'acme-half'
@@ -309,6 +309,51 @@ class TakesAnything(Good):
         return
 
 
+class Whole(pci.Driver):
+    """A card for each guest."""
+
+    name, type, catalogue = 'whole_driver', 'AICHIP', Good.catalogue
+    writes = ('driver_override',)
+
+
+class HidesSteps(Whole):
+    def steps_for(self, handle):
+        return (cleaning.Step('wash', objects.Cleaning.RESET, 'water'),)
+
+
+class LosesTheCard(Whole):
+    def clean(self, handle, step, deployable):
+        super().clean(handle, step, deployable)
+        if step == 'verify':
+            self.function(handle).write('remove', '1')
+
+
+class CleansNothing(Whole):
+    def clean(self, handle, step, deployable):
+        pass
+
+
+class LocksTheCard(Whole):
+    def clean(self, handle, step, deployable):
+        card = self.function(handle)
+        if card.read('driver_override') == 'acme':
+            raise errors.DriverFailed('It is locked.')
+        card.write('driver_override', 'acme')
+        super().clean(handle, step, deployable)
+        card.write('driver_override', '\n')
+
+
+class PassesResetErrorsOn(Whole):
+    def clean(self, handle, step, deployable):
+        self.function(handle).write('reset', '1')
+
+
+class CleansInSecret(Whole):
+    def clean(self, handle, step, deployable):
+        super().clean(handle, step, deployable)
+        self.function(handle).write('uevent', 'change')
+
+
 @pytest.mark.parametrize(('cls', 'promise', 'why'), [
     (FindsNothing, 'It finds a device', 'nothing was found'),
     (OffersNothing, 'It finds a device', 'It is Sunday'),
@@ -347,6 +392,13 @@ class TakesAnything(Good):
     (ClingsToTheCard, 'Detaching from a card that is gone', 'The card is gone'),
     (AttachesToNothing, 'Detaching from a card that is gone', 'was no error'),
     (TakesAnything, 'An image that fits nothing', 'took noise'),
+    (HidesSteps, 'The steps for a handle are declared', 'wash is not among its clean_steps'),
+    (LosesTheCard, 'Cleaning steps can be repeated', 'otherwise than it was found'),
+    (CleansNothing, 'What a guest wrote', 'a guest left its registers on 0000:3b:00.0'),
+    (LocksTheCard, 'Cleaning that was cut off', 'It is locked'),
+    (PassesResetErrorsOn, 'A step that the kernel', 'OSError'),
+    (CleansInSecret, 'What it writes and runs to clean', 'it writes bus/pci/devices/0000:3b:00.0'),
+    (CleansNothing, 'To clean a card that is gone', 'was no error'),
 ])
 def test_a_broken_promise_is_found(broken, cls, promise, why):
     [failure] = broken(cls, promise, bound={
@@ -362,9 +414,6 @@ def test_every_promise_can_be_broken():
 
 
 def test_what_cannot_be_tried_says_why(conf):
-    class Whole(pci.Driver):
-        name, type, catalogue = 'whole_driver', 'AICHIP', Good.catalogue
-
     benches = conformance.simulated(lambda sysfs: Whole(conf, sysfs), FACTS)
     results = list(conformance.run(benches, conformance.CHECKS))
     assert not [result for result in results if result.failure]
@@ -378,7 +427,7 @@ def test_a_host_that_is_not_simulated_is_only_looked_at_and_served(conf, host):
     results = list(conformance.run(benches, conformance.CHECKS))
     assert not [result for result in results if result.failure]
     skipped = [result.promise for result in results if result.skipped]
-    assert len(skipped) == 5
+    assert len(skipped) == 5 + len(conformance.CLEANING)
     assert not [name for name in skipped if name.startswith(('Attaching', 'Looking', 'Keys'))]
 
 

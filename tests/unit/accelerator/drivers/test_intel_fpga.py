@@ -518,6 +518,26 @@ class TestBlanking:
         blank(name)
         assert trait('FUNCTION', OTHER) in parts()[f'{ADDRESS}_region0'].traits
 
+    def test_a_region_is_emptied_when_it_is_cleaned(self, configure, load, parts, stored, host,
+                                                    tmp_path):
+        path = write_image(tmp_path / 'blank.gbs')
+        configure(f'[fpga]\nblank_images = {REGION}:{path}\n')
+        handle = stored(parts()[f'{ADDRESS}_region0'].attach_handles[0])
+        place = '{domain}:{bus}:{device}.{function}'.format(**handle.info)
+        host.have_guest_use(place)
+        driver = load('intel_fpga_driver')
+        steps = [step.name for step in driver.steps_for(handle)]
+        assert steps == ['reset', 'blank', 'verify']
+        for step in steps:
+            driver.clean(handle, step, f'{ADDRESS}_region0')
+        assert trait('FUNCTION', OTHER) in parts()[f'{ADDRESS}_region0'].traits
+        assert host.traces(place) == []
+
+    def test_without_any_image_a_region_is_only_reset(self, load, parts, stored):
+        handle = stored(parts()[f'{ADDRESS}_region0'].attach_handles[0])
+        assert [step.name for step in load('intel_fpga_driver').steps_for(handle)] == [
+            'reset', 'verify']
+
     def test_what_is_in_a_region_is_emptied_with_it(self, blank, parts):
         blank(REGION, f'{ADDRESS}_region0_{FUNCTION}')
         assert trait('FUNCTION', OTHER) in parts()[f'{ADDRESS}_region0'].traits
