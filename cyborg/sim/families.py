@@ -59,14 +59,16 @@ class Nvme(Feature):
 
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
-        self._count, self._minors = itertools.count(), itertools.count()
+        self._minors = itertools.count()
         self._mounts: dict[str, list[str]] = {}
         self._swaps: dict[str, list[str]] = {}
         self._tree.remove('proc')
 
     def bind(self, function: Function) -> None:
-        number, facts = next(self._count), function.facts['nvme']
-        path = f'{function.path}/nvme/nvme{number}'
+        # the lowest number that is free, as the kernel gives them out
+        number = next(each for each in itertools.count()
+                      if not self._tree.path(f'class/nvme/nvme{each}').is_symlink())
+        facts, path = function.facts['nvme'], f'{function.path}/nvme/nvme{number}'
         for name, text in {
                 'model': f'{facts.get("model", "Simulated disk"):40}',
                 'serial': f'{facts.get("serial", "SIM0"):20}', 'firmware_rev': '1.0     ',

@@ -53,7 +53,7 @@ def test_a_guest_leaves_traces_and_its_card_goes_back(host):
     assert host.traces(CARD) == ['registers', 'namespace 1']
     assert host.sysfs.link(f'{P}/driver').name == 'nvme'
     assert [each.name for each in (host.sysfs / 'class/block').children()] == [
-        'nvme1n1', 'nvme1n1p1']
+        'nvme0n1', 'nvme0n1p1']
     # what is on a disk stays there, whatever becomes of the host
     host.reboot()
     assert host.traces(CARD) == ['namespace 1']
