@@ -17,12 +17,14 @@ from cyborg.sim.conformance.bench import (
 from cyborg.sim.conformance.cleaning import CLEANING
 from cyborg.sim.conformance.defaults import default_host
 from cyborg.sim.conformance.looking import LOOKING
+from cyborg.sim.conformance.programming import PROGRAMMING
 from cyborg.sim.conformance.samples import Sample, sample
 from cyborg.sim.conformance.serving import SERVING
 from cyborg.sim.conformance.suffering import SUFFERING
 
 #: Every check, in the order in which they are best read.
-CHECKS = (*LOOKING, *SERVING, *CLEANING, *SUFFERING)
+CHECKS = (*LOOKING, *SERVING, *CLEANING, *PROGRAMMING, *SUFFERING)
 
-__all__ = ['CHECKS', 'CLEANING', 'LOOKING', 'SERVING', 'SUFFERING', 'Bench', 'MakeDriver',
-           'Result', 'Sample', 'by_name', 'default_host', 'on_real', 'run', 'sample', 'simulated']
+__all__ = ['CHECKS', 'CLEANING', 'LOOKING', 'PROGRAMMING', 'SERVING', 'SUFFERING', 'Bench',
+           'MakeDriver', 'Result', 'Sample', 'by_name', 'default_host', 'on_real', 'run',
+           'sample', 'simulated']

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FPGAs of several levels: what is programmed decides what can be scheduled."""
+
+import functools
+import json
+import uuid
+
+import pytest
+
+from tests.fixtures.cloud import Cloud, eventually
+from tests.fixtures.hosts import SimHost
+
+ADDRESS = '0000:5e:00.0'
+TYPE = '69528db6-eb31-577a-8c36-68f9faa081f6'
+FIRST, SECOND, THIRD = (str(uuid.UUID(int=number, version=4)) for number in (1, 2, 3))
+CARD, REGION = f'compute1_{ADDRESS}', f'compute1_{ADDRESS}_region0'
+FACTS = {'shell': '0x1', 'region_type': TYPE, 'ports': [[FIRST, SECOND]]}
+
+
+@pytest.fixture
+def cloud(tmp_path):
+    made = Cloud(tmp_path, more='[api]\nbind_wait = 60\n')
+    made.start()
+    yield made
+    made.stop()
+
+
+def gbs(*functions):
+    description = json.dumps({'version': 1, 'afu-image': {
+        'interface-uuid': TYPE, 'accelerator-clusters': [
+            {'accelerator-type-uuid': each} for each in functions]}}).encode()
+    return (b'XeonFPGA\xb7GBSv001' + len(description).to_bytes(4, 'little') + description
+            + b'bits' * 100)
+
+
+def program(cloud, name, image):
+    [found] = cloud.get(f'/deployables?name={name}')['deployables']
+    return cloud.call('PATCH', f'/deployables/{found["uuid"]}/program', json=[
+        {'path': '/program', 'op': 'replace', 'value': [{'image_uuid': image}]}])
+
+
+def units(cloud):
+    """Provider -> how many there are to be had."""
+    return {name: provider['inventories']['FPGA']['total']
+            for name, provider in cloud.providers().items()
+            if 'FPGA' in provider['inventories']}
+
+
+class TestSharedRegion:
+    @pytest.fixture(autouse=True)
+    def host(self, cloud):
+        card = {'model': '8086:bcce', 'at': ADDRESS, 'dfl': FACTS, 'sriov': {
+            'total': 2, 'enabled': 2, 'offset': 1,
+            'vf': {'device': 'bccf', 'driver': 'dfl-pci', 'dfl': FACTS}}}
+        return cloud.host(make=functools.partial(
+            SimHost, cards=[card], drivers=['intel_fpga_driver']))
+
+    def test_what_is_in_a_region_is_scheduled_by_what_it_does(self, cloud):
+        eventually(lambda: units(cloud) == {f'{REGION}_{FIRST}': 1, f'{REGION}_{SECOND}': 1})
+        cloud.profile('second', {
+            'resources:FPGA': '1', 'trait:CUSTOM_FPGA_INTEL_FUNCTION_'
+            + SECOND.upper().replace('-', '_'): 'required'})
+        [provider] = [each['uuid'] for name, each in cloud.providers().items()
+                      if name.endswith(SECOND)]
+        # who has a part of a region keeps others from programming all of it
+        assert cloud.bind(cloud.request('second'), rp=provider).status_code == 202
+        answer = program(cloud, REGION, cloud.glance.add(gbs(THIRD)))
+        assert answer.status_code == 409
+        assert 'has a part of it' in answer.text
+
+    def test_the_tree_follows_what_is_programmed(self, cloud):
+        assert program(cloud, REGION, cloud.glance.add(gbs(THIRD, THIRD))).status_code == 200
+        eventually(lambda: units(cloud) == {f'{REGION}_{THIRD}': 2})
+        assert program(cloud, REGION, cloud.glance.add(gbs(THIRD))).status_code == 200
+        eventually(lambda: units(cloud) == {f'{REGION}_{THIRD}': 1})
+
+
+def test_a_card_without_a_shell_is_seen_and_not_offered(cloud):
+    cloud.host(make=functools.partial(
+        SimHost, cards=[{'model': '10ee:d000', 'at': ADDRESS}], drivers=['xilinx_fpga_driver']))
+    [found] = cloud.get(f'/deployables?name={CARD}')['deployables']
+    assert (found['num_accelerators'], found['is_programmable']) == (0, False)
+    [device] = cloud.get('/devices')['devices']
+    assert 'has no shell: flash one' in cloud.get(f'/devices/{device["uuid"]}')['fault']
+    assert units(cloud) == {}
+
+
+def test_an_alveo_card_is_programmed(cloud):
+    cloud.host(make=functools.partial(
+        SimHost, drivers=['xilinx_fpga_driver'], cards=[
+            {'model': '10ee:5000', 'at': ADDRESS}, {'model': '10ee:5001', 'at': '0000:5e:00.1'}]))
+    region = 'compute1_0000:5e:00.1_region0'
+    header = bytearray(456)
+    header[:8], header[304:312] = b'xclbin2\0', (556).to_bytes(8, 'little')
+    header[416:432] = uuid.UUID(THIRD).bytes
+    image = cloud.glance.add(bytes(header) + b'b' * 100, name='third.xclbin')
+    assert program(cloud, region, image).status_code == 200
+    trait = f'CUSTOM_FPGA_XILINX_FUNCTION_{THIRD.upper().replace("-", "_")}'
+    eventually(lambda: trait in cloud.providers()[region]['traits'])
+    [shown] = cloud.get(f'/deployables?name={region}')['deployables']
+    assert shown['bitstream_id'] == image
