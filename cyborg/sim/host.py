@@ -177,8 +177,8 @@ class Host:
             self._overlay.show(address)
 
     def _features(self, bus: Bus) -> list[Feature]:
-        features = [feature(bus) for feature in FEATURES]
-        self.fpgas = [each for each in features if isinstance(each, Fpga)]
+        features: list[Feature] = [feature(bus) for feature in FEATURES]
+        self.fpgas: list[Fpga] = [each for each in features if isinstance(each, Fpga)]
         return features
 
     def _rescan_if(self, text: str) -> None:
