@@ -598,6 +598,8 @@ def test_a_signed_image_is_loaded_and_others_are_not(signed, glance, state):
     assert files(state) == kept
 
 
+# what cryptography says to cursive before 0.3
+@pytest.mark.filterwarnings('ignore:Properties that return a na.ve datetime')
 def test_only_certificates_that_are_trusted_count(signed, glance):
     signer, other, agent = signed
     good = glance.add(DATA, **signer.sign(DATA, 'signer'))
