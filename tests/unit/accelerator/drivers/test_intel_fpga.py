@@ -538,6 +538,17 @@ class TestBlanking:
         assert [step.name for step in load('intel_fpga_driver').steps_for(handle)] == [
             'reset', 'verify']
 
+    def test_it_is_a_step_of_cleaning_if_there_is_an_image(self, configure, load, parts, tmp_path):
+        name = f'{ADDRESS}_region0'
+        [handle] = parts()[name].attach_handles
+        assert 'blank' not in [each.name for each in load('intel_fpga_driver').steps_for(handle)]
+        path = write_image(tmp_path / 'blank.gbs')
+        configure(f'[fpga]\nblank_images = {REGION}:{path}\n')
+        driver = load('intel_fpga_driver')
+        assert 'blank' in [each.name for each in driver.steps_for(handle)]
+        driver.clean(handle, 'blank', name)
+        assert trait('FUNCTION', OTHER) in parts()[name].traits
+
     def test_what_is_in_a_region_is_emptied_with_it(self, blank, parts):
         blank(REGION, f'{ADDRESS}_region0_{FUNCTION}')
         assert trait('FUNCTION', OTHER) in parts()[f'{ADDRESS}_region0'].traits
