@@ -73,7 +73,7 @@ types: venv  ## mypy --strict over os_acc, cyborg/objects and cyborg/accelerator
 
 unit: venv  ## the unit tests
 	@echo "== unit"
-	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS) tests/unit
+	@$(PYTEST) -n auto --dist loadfile $(PYTEST_ARGS) tests/unit
 
 functional: venv  ## the functional tests: SQLite, in-process messaging and Placement
 	@echo "== functional"

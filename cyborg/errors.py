@@ -121,9 +121,8 @@ class ProviderNotFound(NotFound):
 
 
 class GroupNotHonoured(Conflict):
-    template = ('{what} asks for {keys}, which this release does not do when it binds. To get an '
-                'FPGA with a certain function, program it before and require the trait of that '
-                'function instead.')
+    template = ('{what} asks for {keys}, on which no part of Cyborg acts; remove these keys, or '
+                'ask for the same with keys that are documented for device profiles.')
 
 
 class ProviderMismatch(Conflict):
@@ -142,8 +141,8 @@ class NoFreeHandle(Conflict):
 
 
 class HandleNotClean(Conflict):
-    template = ('Host {host} still cleans up what could be had of resource provider {rp} for '
-                'accelerator request {uuid}; try again in a moment.')
+    template = ('Host {host} still cleans up or programs what could be had of resource provider '
+                '{rp} for accelerator request {uuid}; try again in a moment.')
 
 
 class CleanUpOwed(Conflict):

@@ -48,7 +48,7 @@ class Driver(abc.ABC):
     def discover(self) -> Iterable[objects.Device]:
         """All devices that are there now; looking must not change anything."""
 
-    def attach(self, handle: objects.AttachHandle, work: objects.Work) -> None:  # noqa: B027
+    def attach(self, handle: objects.AttachHandle, work: objects.Task) -> None:  # noqa: B027
         """Prepare what a guest is about to receive; done already is fine."""
 
     def is_attached(self, handle: objects.AttachHandle) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
-from cyborg import errors, objects
+from cyborg import errors
 from cyborg.agent import image_search
 from cyborg.agent.image_files import Files
 from cyborg.agent.image_search import Wanted
@@ -40,8 +40,8 @@ class Fetched:
     """An image on this host, checked."""
 
     uuid: str
-    #: a file that only this agent can read, until the end of the context
-    path: Path
+    #: a file that only this agent can read, until the end of the context; None: it was not fetched
+    path: Path | None
     #: those of its properties that are text
     properties: Mapping[str, str]
 
@@ -49,13 +49,10 @@ class Fetched:
 class Bitstreams:
     """Fetches images. All that it raises leaves nothing behind, on the host or in a device."""
 
-    def __init__(self, conf: cfg.ConfigOpts, hostname: str, *collaborators: Any,
+    def __init__(self, conf: cfg.ConfigOpts, hostname: str, glance: Glance | None,
                  clock: Callable[[], float] = time.monotonic) -> None:
-        # Bitstreams(conf, hostname, glance); callers of load() give the guards before Glance
-        *guards, glance = collaborators
-        self._guards = {guard.name: guard for each in guards for guard in each}
         self._hostname = hostname
-        self._glance: Glance | None = glance
+        self._glance = glance
         self._clock = clock
         self._largest = conf.agent.max_bitstream_size * MIB
         self._allowed = frozenset(map(_digest, conf.agent.allowed_bitstream_digests))
@@ -66,16 +63,19 @@ class Bitstreams:
             if conf.agent.verify_bitstream_signatures else None)
 
     @contextlib.contextmanager
-    def fetched(self, wanted: Wanted,
-                progress: Progress = lambda sentence: None) -> Iterator[Fetched]:
-        """The image in a file that only we can read, and only if it is what Glance says."""
+    def fetched(self, wanted: Wanted, progress: Progress = lambda sentence: None,
+                loaded: str | None = None) -> Iterator[Fetched]:
+        """The image in a file that only we can read, and only if it is what Glance says. The one
+        that is ``loaded`` is not fetched."""
         with contextlib.ExitStack() as stack:
             with _refusing(wanted.label):
                 image = image_search.find(glance := self._reachable(), wanted)
                 if why := self._refusal(image):
                     raise errors.ImageRefused(image=image['id'], why=why)
-                path = self._fetch(glance, image, wanted.request_id, progress)
-                stack.callback(path.unlink, missing_ok=True)
+                path = None
+                if image['id'] != loaded:
+                    path = self._fetch(glance, image, wanted.request_id, progress)
+                    stack.callback(path.unlink, missing_ok=True)
             yield Fetched(image['id'], path, {
                 name: value for name, value in image.items() if isinstance(value, str)})
 
@@ -95,25 +95,6 @@ class Bitstreams:
         if why:
             raise errors.ImageRefused(image=label, why=why)
         return image_search.requested(image)
-
-    def load(self, programming: objects.Programming) -> None:
-        """Load an image into a deployable.
-
-        DriverFailed: the driver was called, so what was there may be gone. Any other error:
-        nothing was touched.
-        """
-        guard = self._guards.get(programming.driver_name)
-        if guard is None:
-            raise errors.DriverNotFound(name=programming.driver_name,
-                                        known=', '.join(self._guards) or 'none')
-        wanted = Wanted({'bitstream_id': programming.image_uuid}, programming.vendor,
-                        programming.boards, programming.region_types, programming.project_id,
-                        programming.request_id)
-        with self.fetched(wanted) as image:
-            guard.program(
-                programming.device_key,
-                programming.deployable_name.removeprefix(f'{self._hostname}_'), image.path,
-                image.properties)
 
     def _reachable(self) -> Glance:
         if self._glance is None:

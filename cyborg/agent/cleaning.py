@@ -97,7 +97,8 @@ class Cleaner:
     def _acts(self, guard: Guard, task: objects.Task,
               level: Cleaning) -> Iterator[tuple[str, Act]]:
         for step in guard.steps_for(task.handle):
-            if step.is_part_of(level):
+            # other guests use what else is in the region
+            if step.is_part_of(level) and (task.is_alone or step is not cleaning.BLANK):
                 yield step.name, functools.partial(self._do, guard, task, step)
         directory = self._directory(guard.name)
         try:
@@ -112,7 +113,9 @@ class Cleaner:
 
     def _do(self, guard: Guard, task: objects.Task, step: cleaning.Step) -> None:
         try:
-            guard.clean(task, step.name, self._conf.step_timeout)
+            guard.clean(task, step.name,
+                        task.deployable_name.removeprefix(f'{self._hostname}_'),
+                        self._conf.step_timeout)
         except errors.CyborgError as error:
             raise errors.DriverFailed(f'{error.faultstring} It needs {step.needs}.') from error
 

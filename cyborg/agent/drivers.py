@@ -84,24 +84,24 @@ class Guard:
                 handle.cleaning = self._level_of(self.name, self.steps_for(handle))
         return device
 
-    def attach(self, work: objects.Work) -> None:
+    def attach(self, task: objects.Task) -> None:
         """Prepare a handle."""
-        self._call(work.device_key, f'preparing {work.handle.key}',
-                   lambda: self._driver.attach(work.handle, work))
+        self._call(task.device_key, f'preparing {task.handle.key}',
+                   lambda: self._driver.attach(task.handle, task))
 
-    def detach(self, work: objects.Work) -> None:
+    def detach(self, task: objects.Task) -> None:
         """Undo what was prepared of a handle."""
-        self._call(work.device_key, f'releasing {work.handle.key}',
-                   lambda: self._driver.detach(work.handle))
+        self._call(task.device_key, f'releasing {task.handle.key}',
+                   lambda: self._driver.detach(task.handle))
 
     def steps_for(self, handle: objects.AttachHandle) -> Sequence[cleaning.Step]:
         """How the driver cleans a handle, in the order in which that is done."""
         return self._driver.steps_for(handle)
 
-    def clean(self, task: objects.Task, step: str, timeout: float) -> None:
-        """Do one step of cleaning a handle."""
+    def clean(self, task: objects.Task, step: str, deployable: str, timeout: float) -> None:
+        """Do one step of cleaning a handle of a deployable, by its name on the host."""
         self._call(task.device_key, f'cleaning {task.handle.key} ({step})',
-                   lambda: self._driver.clean(task.handle, step, task.deployable_name), timeout)
+                   lambda: self._driver.clean(task.handle, step, deployable), timeout)
 
     def versions(self, task: objects.Task) -> dict[str, str]:
         """What ran on a handle, for the record."""
@@ -110,10 +110,10 @@ class Guard:
             lambda: self._driver.versions(task.handle))
         return found
 
-    def lost(self, works: Sequence[objects.Work]) -> list[objects.Work]:
+    def lost(self, tasks: Sequence[objects.Task]) -> list[objects.Task]:
         """Those whose handles are no longer as ``attach`` left them."""
         return self._call(ALL, 'looking', lambda: [
-            work for work in works if not self._driver.is_attached(work.handle)])
+            task for task in tasks if not self._driver.is_attached(task.handle)])
 
     def program(self, card: str, deployable: str, image: Path,
                 properties: Mapping[str, str] | None = None) -> None:

@@ -10,23 +10,23 @@ import oslo_messaging as messaging
 from oslo_config import cfg
 
 from cyborg import context, errors, objects
-from cyborg.agent.attach import Attacher
 from cyborg.agent.inventory import Inventory
+from cyborg.agent.worker import Worker
 from cyborg.conductor.rpcapi import ConductorAPI
 
 
 class Conducted:
     """The conductor's casts."""
 
-    target = messaging.Target(version='1.0')
+    target = messaging.Target(version='2.0')
 
-    def __init__(self, inventory: Inventory, attacher: Attacher) -> None:
+    def __init__(self, inventory: Inventory, worker: Worker) -> None:
         self._inventory = inventory
-        self._attacher = attacher
+        self._worker = worker
 
-    def do(self, context: Any, works: list[objects.Work]) -> None:
-        """Attach and detach."""
-        self._attacher.do(works)
+    def perform(self, context: Any, tasks: list[objects.Task]) -> None:
+        """Begin tasks."""
+        self._worker.perform(tasks)
 
     def wake(self, context: Any) -> None:
         """Report now."""

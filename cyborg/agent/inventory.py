@@ -6,7 +6,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import oslo_messaging as messaging
 from oslo_config import cfg
@@ -16,9 +16,8 @@ from cyborg import context, errors, objects
 from cyborg.accelerator import mdev, pci
 from cyborg.accelerator.sysfs import Sysfs
 from cyborg.agent import drivers
-from cyborg.agent.attach import Attacher
-from cyborg.agent.programming import Programmer
 from cyborg.agent.readiness import Readiness
+from cyborg.agent.worker import Worker
 from cyborg.clients.placement import Placement
 from cyborg.conductor.rpcapi import ConductorAPI
 
@@ -26,8 +25,8 @@ LOG = log.getLogger(__name__)
 
 #: the uuids of new providers derive from their names
 NAMESPACE = uuid.UUID('6f1b3c1e-9d0a-5e0b-8a3a-3f6c2b6f7c11')
-#: two sequences of reports differ by this at least, so that the turns of a handle, which count
-#: from the sequence of a report, never reach the next one
+#: two sequences of reports differ by this at least, so that the generations of a handle,
+#: which count from the sequence of a report, never reach the next one
 STEP = 1_000_000
 NOTHING_REPORTED = 'none'  #: in the place of a digest; equals none
 #: the longest a burst of events can put off a look, in units of [agent] settle_time
@@ -38,15 +37,14 @@ class Inventory:
     """One thread. Whatever happens only wakes it; each round looks at everything afresh."""
 
     def __init__(self, conf: cfg.ConfigOpts, hostname: str, guards: Sequence[drivers.Guard],
-                 conductor: ConductorAPI, placement: Placement, attacher: Attacher,
-                 programmer: Programmer, sysfs: Sysfs) -> None:
+                 conductor: ConductorAPI, placement: Placement, worker: Worker,
+                 sysfs: Sysfs) -> None:
         self._conf = conf.agent
         self._hostname = hostname
         self._guards = guards
         self._conductor = conductor
         self._placement = placement
-        self._attacher = attacher
-        self._programmer = programmer
+        self._worker = worker
         self._sysfs = sysfs
         self._awake = threading.Event()
         self._stopping = threading.Event()
@@ -67,6 +65,8 @@ class Inventory:
         #: provider name -> its device's PCI addresses, kept while a driver fails
         self._addresses: dict[str, set[str]] = {}
         self._failures = 0
+        #: provider name -> how many of its handles could not be had when it was last looked at
+        self._reserved: dict[str, int] = {}
         #: all drivers were asked, and Placement has what they found
         self.is_ready = threading.Event()
         self.readiness = Readiness(guard.name for guard in guards)
@@ -156,32 +156,42 @@ class Inventory:
 
     def _look(self) -> objects.Report:
         """See what there is, and what is left of what was prepared."""
-        done, prepared = self._attacher.count, self._attacher.prepared
-        is_loading = not self._programmer.is_idle
+        done, prepared = self._worker.count, self._worker.prepared
+        is_programming = self._worker.is_programming
         found, states = drivers.discover(self._guards)
         self.readiness.note(states)
-        if is_loading:  # what was seen may be from before or after
+        if is_programming:  # what was seen may be from before or after
             for deployable in (part for device in found for part in device.deployables):
                 deployable.content = {}
+        self._steady_reserved(found, self._worker.changing(done))
         mdevs = sorted(node.name for node in (self._sysfs / mdev.DEVICES).children())
-        lost = self._attacher.lost([
+        lost = self._worker.lost([
             state.name for state in states if state.status == objects.DriverStatus.OK])
-        in_flux = self._attacher.in_flux(done)
+        in_flux = self._worker.in_flux(done)
         return self._report(found, states, done, prepared=prepared, mdevs=mdevs,
                             in_flux=sorted(in_flux), lost={
-                                handle: turn for handle, turn in lost.items()
-                                if prepared.get(handle) == turn and handle not in in_flux})
+                                handle: generation for handle, generation in lost.items()
+                                if prepared.get(handle) == generation
+                                and handle not in in_flux})
+
+    def _steady_reserved(self, found: Sequence[objects.Device], changing: Collection[str]) -> None:
+        """Keep the reserved count of deployables on which the worker is busy: their files were
+        read one after another, and may not belong together."""
+        for part in (part for device in found for part in device.deployables):
+            name = f'{self._hostname}_{part.name}'
+            if name in changing:
+                part.reserved = self._reserved.get(name, part.reserved)
+            self._reserved[name] = part.reserved
 
     def _tell(self, asker: context.RequestContext, report: objects.Report) -> None:
-        programmed = self._programmer.count
+        asked_at = self._worker.count
         self._addresses |= {part.name: pci.addresses(self._sysfs, device)
                             for device in report.devices for part in device.deployables}
         plan = self._send(asker, report)
         LOG.info('Reported %s devices of %s.', len(report.devices), self._hostname)
         self._digest = report.digest
         self._planned = self._unpublished = plan.providers
-        self._attacher.do(plan.pending)
-        self._programmer.do(plan.programmings, programmed)
+        self._worker.perform(plan.tasks, asked_at)
 
     def _send(self, asker: context.RequestContext, report: objects.Report) -> objects.Plan:
         """Number a report, and hand it in. One that does not follow the last that was accepted

@@ -10,17 +10,18 @@ from cyborg.context import RequestContext
 class AgentAPI:
     """Version history:
 
-    1.0: first version
+    2.0: first version
     """
 
-    VERSION = '1.0'
+    VERSION = '2.0'
 
     def __init__(self, transport: Any) -> None:
         self._client = rpc.Client(transport, rpc.AGENT, self.VERSION)
 
-    def do(self, context: RequestContext, hostname: str, works: list[objects.Work]) -> None:
-        """Attach and detach; how it ended comes back as finish_work."""
-        self._client.cast(context, 'do', hostname, works=works)
+    def perform(self, context: RequestContext, hostname: str,
+                tasks: list[objects.Task]) -> None:
+        """Perform tasks; how they ended comes back as finish_tasks."""
+        self._client.cast(context, 'perform', hostname, tasks=tasks)
 
     def wake(self, context: RequestContext, hostname: str) -> None:
         """Look at the host and report, now."""

@@ -11,13 +11,13 @@ from cyborg import rpc
 from cyborg.accelerator import driver
 from cyborg.accelerator.sysfs import Sysfs
 from cyborg.agent import endpoints, hotplug
-from cyborg.agent.attach import Attacher
 from cyborg.agent.bitstreams import Bitstreams
+from cyborg.agent.cleaning import Cleaner
 from cyborg.agent.drivers import Guard
 from cyborg.agent.heartbeat import Heartbeat
 from cyborg.agent.inventory import Inventory
 from cyborg.agent.pool import Threads
-from cyborg.agent.programming import Programmer
+from cyborg.agent.worker import Worker
 from cyborg.clients.glance import Glance
 from cyborg.clients.placement import Placement
 from cyborg.conductor.rpcapi import ConductorAPI
@@ -38,21 +38,22 @@ class Agent:
         if not names:
             LOG.warning('[agent] enabled_drivers names no driver: no device of %s is found or '
                         'offered.', hostname)
-        guards = [Guard(each, conf.agent.driver_timeout, conf.agent.program_timeout)
+        cleaner = Cleaner(conf, hostname)
+        guards = [Guard(each, conf.agent.driver_timeout, conf.agent.program_timeout,
+                        cleaner.level_of)
                   for each in driver.load(names, conf, sysfs)]
         conductor = ConductorAPI(transport)
         self.hostname = hostname
         self._pool = Threads(conf.agent.work_threads)
-        self.attacher = Attacher(hostname, guards, conductor, self._pool)
-        self.programmer = Programmer(
-            hostname, Bitstreams(conf, hostname, guards, glance), conductor, self._pool)
-        self.inventory = Inventory(conf, hostname, guards, conductor, placement, self.attacher,
-                                   self.programmer, sysfs)
+        self.worker = Worker(hostname, guards, conductor, self._pool,
+                             Bitstreams(conf, hostname, glance), cleaner)
+        self.inventory = Inventory(conf, hostname, guards, conductor, placement, self.worker,
+                                   sysfs)
         self._heartbeat = Heartbeat(
             f'heartbeat-{hostname}', conf.agent.resync_interval, self.inventory.beat)
         self._monitor = make_monitor(self._hear)
         self._server = rpc.Server(transport, rpc.AGENT, hostname, [
-            endpoints.Conducted(self.inventory, self.attacher),
+            endpoints.Conducted(self.inventory, self.worker),
             endpoints.OsAcc(conf, hostname, self.inventory, conductor)])
 
     def _hear(self, event: hotplug.Event) -> None:

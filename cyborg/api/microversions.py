@@ -28,6 +28,8 @@ HISTORY: dict[Version, str] = {
     Version(2, 6): 'GET accelerator_requests/{uuid}/history.',
     Version(2, 7): 'Deployables show whether they can be programmed, which image is being loaded '
                    'into them, and why that failed last.',
+    Version(2, 8): 'Deployables show how far the loading of an image has got, and why a part of '
+                   'them could not be cleaned.',
 }
 LOWEST, HIGHEST = min(HISTORY), max(HISTORY)
 KNOWN = {str(version): version for version in HISTORY}

@@ -68,8 +68,8 @@ class Waiter:
 
     def program(self, context: RequestContext,
                 started: objects.Deployable) -> objects.Deployable:
-        """The deployable when its image is loaded or time is up; ProgramFailed if it is not
-        going to be. As long as it shows a ``program_image``, that goes on."""
+        """Returns the deployable when its image is loaded or time is up; raises ProgramFailed if
+        it is not going to be. As long as it ``is_programming``, that goes on."""
         seen = started
 
         def is_over() -> bool:
@@ -103,12 +103,12 @@ class Waiter:
 
 def _goes_on(seen: objects.Deployable, started: objects.Deployable) -> bool:
     """Is the image that was asked for being loaded? ProgramFailed if it will not be there."""
-    image = started.program_image
-    if seen.program_image == image:
-        return True  # also if somebody asked for it once more
-    if seen.program_turn == started.program_turn and seen.program_error is not None:
+    is_same_task = seen.program_task_uuid == started.program_task_uuid
+    if seen.is_programming and (is_same_task or seen.program_image == started.program_image):
+        return True  # also if somebody asked for the same image once more
+    if is_same_task and seen.program_error is not None:
         raise errors.ProgramFailed(uuid=seen.uuid, why=seen.program_error)
-    if seen.bitstream_id != image:
+    if seen.bitstream_id != started.program_image:
         raise errors.ProgramFailed(
             uuid=seen.uuid, why='it was programmed anew before it could be seen how that ended.')
     return False

@@ -5,9 +5,9 @@ from typing import Any
 
 from oslo_config import cfg
 
-from cyborg.cmd import manage_audit, manage_hosts, manage_profiles, startup
+from cyborg.cmd import manage_audit, manage_handles, manage_hosts, manage_profiles, startup
 
-TOPICS = (manage_audit, manage_hosts, manage_profiles)
+TOPICS = (manage_audit, manage_handles, manage_hosts, manage_profiles)
 
 
 def _commands(subparsers: Any) -> None:

@@ -4,13 +4,14 @@
 from typing import Any
 
 from oslo_log import log
-from sqlalchemy import orm
 
 from cyborg import errors, objects
 from cyborg.conductor.endpoint import Endpoint, exposed
+from cyborg.conductor.engine import arqs
 from cyborg.context import RequestContext
-from cyborg.db.sqlalchemy import arqs, device_profiles, history, releasing
-from cyborg.db.sqlalchemy import binding as binding_
+from cyborg.db.sqlalchemy import arqs as arqs_db
+from cyborg.db.sqlalchemy import device_profiles, history
+from cyborg.db.sqlalchemy.engine import Session
 
 LOG = log.getLogger(__name__)
 
@@ -20,21 +21,21 @@ class Arqs(Endpoint):
     @exposed
     def create_arqs(self, context: RequestContext, profile_name: str) -> list[objects.Arq]:
         """One request per unit the profile asks for, in group order."""
-        with self.change(context) as ledger:
-            profile = device_profiles.named(ledger.session, profile_name,
+        with self.unit_of_work(context) as unit:
+            profile = device_profiles.named(unit.session, profile_name,
                                             self.audience(context))
-            return arqs.create(ledger, profile.groups, context.project_id, profile)
+            return arqs.create(unit, profile.groups, context.project_id, profile)
 
     @exposed
     def list_arqs(self, context: RequestContext, filters: dict[str, Any],
                   page: dict[str, Any]) -> list[objects.Arq]:
         with self.db.reader() as session:
-            return arqs.find(session, self.scope(context), filters, page)
+            return arqs_db.find(session, self.scope(context), filters, page)
 
     @exposed
     def get_arq(self, context: RequestContext, uuid: str) -> objects.Arq:
         with self.db.reader() as session:
-            return arqs.get(session, self.scope(context), uuid)
+            return arqs_db.get(session, self.scope(context), uuid)
 
     @exposed
     def get_arq_history(self, context: RequestContext, uuid: str) -> list[objects.Transition]:
@@ -48,25 +49,27 @@ class Arqs(Endpoint):
     @exposed
     def bind_arqs(self, context: RequestContext,
                   bindings: list[objects.Binding]) -> list[objects.Arq]:
-        """Reserve what each request asks for and set the hosts to work; answers how far that
-        got: uuids, states and reasons."""
+        """Reserve what each request asks for, and give the hosts their tasks.
+
+        Returns the state that each request has reached, and why.
+        """
         try:
             return self._bind(context, bindings)
-        except binding_.ServersHold as others:
+        except arqs.ServersHold as others:
             return self._bind(context, bindings, set(filter(self._is_idle, others.servers)))
 
     def _bind(self, context: RequestContext, bindings: list[objects.Binding],
               idle: set[str] | None = None) -> list[objects.Arq]:
         try:
-            with self.change(context) as ledger:
-                _name_owners(ledger.session, context, bindings)
-                bound = binding_.bind(ledger, self.scope(context), bindings,
-                                      self.bind_deadline(), idle)
+            with self.unit_of_work(context) as unit:
+                _name_owners(unit.session, context, bindings)
+                bound = arqs.bind(unit, self.scope(context), bindings,
+                                      self.deadlines(), idle)
                 return [objects.Arq(uuid=arq.uuid, state=arq.state, reason=arq.reason)
                         for arq in bound]
         except (errors.HandleNotClean, errors.CleanUpOwed):
-            with self.change(context) as ledger:
-                binding_.make_way(ledger, bindings, idle or ())
+            with self.unit_of_work(context) as unit:
+                arqs.make_way(unit, bindings, idle or ())
             raise
 
     def _is_idle(self, server: str) -> bool:
@@ -81,25 +84,25 @@ class Arqs(Endpoint):
     @exposed
     def unbind_arqs(self, context: RequestContext, uuids: list[str]) -> None:
         """Unbound at once, whatever the host does."""
-        with self.change(context) as ledger:
-            releasing.unbind(ledger, self.scope(context), uuids)
+        with self.unit_of_work(context) as unit:
+            arqs.unbind(unit, self.scope(context), uuids)
 
     @exposed
     def delete_arqs(self, context: RequestContext, uuids: list[str]) -> None:
         """Delete those that exist, then say which did not."""
-        with self.change(context) as ledger:
-            missing = releasing.delete(ledger, self.scope(context), uuids,
+        with self.unit_of_work(context) as unit:
+            missing = arqs.delete(unit, self.scope(context), uuids,
                                        even_bound=context.is_service)
         if missing:
             raise errors.ArqNotFound(uuids=', '.join(missing))
 
     @exposed
     def delete_instance_arqs(self, context: RequestContext, instance_uuid: str) -> None:
-        with self.change(context) as ledger:
-            releasing.delete_of_instance(ledger, instance_uuid)
+        with self.unit_of_work(context) as unit:
+            arqs.delete_of_instance(unit, instance_uuid)
 
 
-def _name_owners(session: orm.Session, context: RequestContext,
+def _name_owners(session: Session, context: RequestContext,
                  bindings: list[objects.Binding]) -> None:
     """Give the requests to the caller's project, unless the caller names another.
 

@@ -11,17 +11,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cyborg import errors
-from cyborg.db.sqlalchemy import (
-    attach_handles,
-    audit,
-    engine,
-    locked_arqs,
-    models,
-    nova_events,
-    releasing,
-)
+from cyborg.conductor.engine import arqs
+from cyborg.conductor.engine.unit_of_work import UnitOfWork, transact
+from cyborg.db.sqlalchemy import arqs as arqs_db
+from cyborg.db.sqlalchemy import attach_handles, audit, engine, models, nova_events
 from cyborg.db.sqlalchemy.history import Cause
-from cyborg.db.sqlalchemy.ledger import Ledger, transact
 from cyborg.objects import arq_states
 from cyborg.objects.arq_states import State
 
@@ -35,7 +29,7 @@ LONG_UNUSED = datetime.timedelta(days=1)
 NOT_HOLDING = tuple(state for state in State if state not in arq_states.HOLDING)
 UNUSED = (State.INITIAL, State.BIND_FAILED)
 
-Fix = Callable[[Ledger], None]
+Fix = Callable[[UnitOfWork], None]
 
 
 @dataclass(frozen=True)
@@ -83,6 +77,7 @@ class Audit:
                 *_requests(audit.wrongly_holding(session, arq_states.HOLDING)),
                 *_unused(audit.unchanged(session, UNUSED, models.now() - LONG_UNUSED)),
                 *_clean_ups(audit.waiting_for_clean_up(session, before)),
+                *_quarantined(audit.quarantined(session)),
                 *_programmings(audit.waiting_for_image(session, before)),
                 *_outbox(audit.count_waiting_events(session, before),
                          nova_events.given_up(session))]
@@ -98,8 +93,8 @@ class Audit:
         fixed = 0
         for finding in findings:
             if finding.fix is not None:
-                with transact(self._db, CAUSE) as ledger:
-                    finding.fix(ledger)
+                with transact(self._db, CAUSE) as unit:
+                    finding.fix(unit)
                 fixed += 1
         return fixed
 
@@ -188,6 +183,14 @@ def _clean_ups(rows: audit.Rows) -> Iterator[Finding]:
                       f'see to the agent of {hostname}, or cyborg-manage host forget')
 
 
+def _quarantined(rows: audit.Rows) -> Iterator[Finding]:
+    """Handles that could not be cleaned."""
+    for handle, hostname, error in rows:
+        yield Finding(f'Handle {handle} on {hostname} is quarantined: {error}',
+                      f'see to it, then cyborg-manage handle clean {handle}, or cyborg-manage '
+                      f'handle release {handle} to give it out as it is')
+
+
 def _programmings(rows: audit.Rows) -> Iterator[Finding]:
     """Images that hosts should have loaded long ago."""
     for uuid, image, hostname in rows:
@@ -205,38 +208,38 @@ def _outbox(waiting: int, given_up: int) -> Iterator[Finding]:
         yield Finding(f'{given_up} events were given up: Nova refused them for too long, and may '
                       'not know how binds ended.',
                       'see why Nova refuses them, which the conductor log tells; then send them '
-                      'again', lambda ledger: nova_events.resume(ledger.session))
+                      'again', lambda unit: nova_events.resume(unit.session))
 
 
 # -- remedies; each looks again, for a moment has passed ---------------------------------------
 
 
 def _free(arq_id: int) -> Fix:
-    def fix(ledger: Ledger) -> None:
-        rows = locked_arqs.in_other_states(ledger.session, arq_id, arq_states.HOLDING)
-        releasing.let_go(ledger, rows)
+    def fix(unit: UnitOfWork) -> None:
+        rows = arqs_db.in_other_states(unit.session, arq_id, arq_states.HOLDING)
+        arqs.let_go(unit, rows)
     return fix
 
 
 def _unbind(uuid: str) -> Fix:
-    def fix(ledger: Ledger) -> None:
-        rows = locked_arqs.in_states(ledger.session, uuid, arq_states.HOLDING)
+    def fix(unit: UnitOfWork) -> None:
+        rows = arqs_db.in_states(unit.session, uuid, arq_states.HOLDING)
         wrong = [row for row in rows
-                 if attach_handles.held_by(ledger.session, row.id) is None]
-        releasing.unbind_rows(ledger, wrong, 'The audit found it without its handle.')
+                 if attach_handles.held_by(unit.session, row.id) is None]
+        arqs.unbind_rows(unit, wrong, 'The audit found it without its handle.')
     return fix
 
 
 def _delete_unused(uuid: str) -> Fix:
-    def fix(ledger: Ledger) -> None:
-        rows = locked_arqs.in_states(ledger.session, uuid, UNUSED)
-        releasing.delete_rows(ledger, rows, 'The audit found that nobody uses it.')
+    def fix(unit: UnitOfWork) -> None:
+        rows = arqs_db.in_states(unit.session, uuid, UNUSED)
+        arqs.delete_rows(unit, rows, 'The audit found that nobody uses it.')
     return fix
 
 
 def _delete_of(server: str, providers: set[str], before: datetime.datetime) -> Fix:
-    def fix(ledger: Ledger) -> None:
+    def fix(unit: UnitOfWork) -> None:
         # not those that it was given meanwhile, by an evacuation or when it was unshelved
-        rows = locked_arqs.of_server(ledger.session, server, providers, State.BOUND, before)
-        releasing.delete_rows(ledger, rows, 'The audit found its server gone.')
+        rows = arqs_db.of_server_since(unit.session, server, providers, State.BOUND, before)
+        arqs.delete_rows(unit, rows, 'The audit found its server gone.')
     return fix

@@ -26,16 +26,16 @@ class DeviceProfiles(Endpoint):
     def create_device_profiles(
             self, context: RequestContext,
             profiles: list[objects.DeviceProfile]) -> list[objects.DeviceProfile]:
-        with self.change(context) as ledger:
-            return device_profiles.create(ledger.session, profiles)
+        with self.unit_of_work(context) as unit:
+            return device_profiles.create(unit.session, profiles)
 
     @exposed
     def update_device_profile(self, context: RequestContext, ref: str,
                               changes: dict[str, Any]) -> objects.DeviceProfile:
-        with self.change(context) as ledger:
-            return device_profiles.update(ledger.session, self.audience(context), ref, changes)
+        with self.unit_of_work(context) as unit:
+            return device_profiles.update(unit.session, self.audience(context), ref, changes)
 
     @exposed
     def delete_device_profiles(self, context: RequestContext, refs: list[str]) -> None:
-        with self.change(context) as ledger:
-            device_profiles.delete(ledger.session, self.audience(context), refs)
+        with self.unit_of_work(context) as unit:
+            device_profiles.delete(unit.session, self.audience(context), refs)

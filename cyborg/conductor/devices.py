@@ -5,8 +5,10 @@ from typing import Any
 
 from cyborg import objects
 from cyborg.conductor.endpoint import Endpoint, exposed
+from cyborg.conductor.engine import tasks
 from cyborg.context import RequestContext
-from cyborg.db.sqlalchemy import attributes, deployables, devices, programming
+from cyborg.db.sqlalchemy import attributes, deployables, devices
+from cyborg.db.sqlalchemy import tasks as tasks_db
 
 
 class Devices(Endpoint):
@@ -24,9 +26,26 @@ class Devices(Endpoint):
 
     @exposed
     def set_device_status(self, context: RequestContext, uuid: str, status: str) -> None:
-        with self.db.writer() as session:
-            hostname = devices.set_status(session, uuid, status)
-        self.tell_hosts(context, {}, [hostname])
+        with self.unit_of_work(context, is_repeatable=True) as unit:
+            unit.hosts_to_wake.add(devices.set_status(unit.session, uuid, status))
+
+    @exposed
+    def clean_handle(self, context: RequestContext, uuid: str) -> None:
+        """Have a host try once more to clean a handle that is quarantined."""
+        with self.unit_of_work(context) as unit:
+            tasks.clean_again(unit, uuid)
+
+    @exposed
+    def release_handle(self, context: RequestContext, uuid: str) -> None:
+        """Give a handle out again that is quarantined, as it is."""
+        with self.unit_of_work(context) as unit:
+            tasks.release_from_quarantine(unit, uuid)
+
+    @exposed
+    def list_hand_backs(self, context: RequestContext, filters: dict[str, Any],
+                        page: dict[str, Any]) -> list[objects.HandBack]:
+        with self.db.reader() as session:
+            return tasks_db.hand_backs(session, filters, page)
 
     @exposed
     def list_deployables(self, context: RequestContext, filters: dict[str, Any],
@@ -43,10 +62,10 @@ class Devices(Endpoint):
     def program_deployable(self, context: RequestContext, uuid: str,
                            image_uuid: str) -> objects.Deployable:
         """Note what is to be loaded into it; its host finds that in its next plan."""
-        with self.change(context) as ledger:
-            programming.start(ledger, uuid, image_uuid,
-                              context.global_request_id or context.request_id)
-            return deployables.get(ledger.session, uuid)
+        with self.unit_of_work(context) as unit:
+            tasks.program_for_operator(unit, uuid, image_uuid)
+            unit.session.flush()
+            return deployables.get(unit.session, uuid)
 
     @exposed
     def list_attributes(self, context: RequestContext, filters: dict[str, Any],
@@ -63,10 +82,10 @@ class Devices(Endpoint):
     @exposed
     def create_attribute(self, context: RequestContext, deployable: str, key: str, value: str,
                          parent_uuid: str | None) -> objects.Attribute:
-        with self.change(context) as ledger:
-            return attributes.create(ledger.session, deployable, key, value, parent_uuid)
+        with self.unit_of_work(context) as unit:
+            return attributes.create(unit.session, deployable, key, value, parent_uuid)
 
     @exposed
     def delete_attribute(self, context: RequestContext, uuid: str) -> None:
-        with self.change(context) as ledger:
-            attributes.delete(ledger.session, uuid)
+        with self.unit_of_work(context) as unit:
+            attributes.delete(unit.session, uuid)

@@ -4,21 +4,21 @@
 import contextlib
 import datetime
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import oslo_messaging as messaging
 from oslo_config import cfg
-from oslo_db import exception as db_exc
 from oslo_log import log
 
-from cyborg import errors, objects
+from cyborg import errors
 from cyborg.agent import rpcapi as agent_rpcapi
 from cyborg.clients.nova import Nova
 from cyborg.conductor import notifications, outbox
+from cyborg.conductor.engine.arqs import Deadlines
+from cyborg.conductor.engine.unit_of_work import UnitOfWork, transact
 from cyborg.context import RequestContext
 from cyborg.db.sqlalchemy import arqs, engine, history, models
-from cyborg.db.sqlalchemy.ledger import Ledger, transact
 
 LOG = log.getLogger(__name__)
 F = TypeVar('F', bound=Callable[..., Any])
@@ -33,7 +33,7 @@ def exposed(method: F) -> F:
     def answer(*args: Any, **kwargs: Any) -> Any:
         try:
             return retried(*args, **kwargs)
-        except db_exc.DBConnectionError as error:
+        except engine.ConnectionLost as error:
             LOG.error('The database is away: %s', error)
             raise errors.Unavailable('The database is away; try again later.') from error
     return answer  # type: ignore[return-value]
@@ -42,7 +42,7 @@ def exposed(method: F) -> F:
 class Endpoint:
     """One topic of what a conductor is asked. It keeps nothing between two messages."""
 
-    target = messaging.Target(version='1.1')
+    target = messaging.Target(version='2.0')
 
     def __init__(self, conf: cfg.ConfigOpts, db: engine.Database,
                  agents: agent_rpcapi.AgentAPI, outbox: outbox.Outbox,
@@ -58,9 +58,12 @@ class Endpoint:
         """Agents not heard of since then count as down."""
         return models.now() - datetime.timedelta(seconds=self.conf.conductor.heartbeat_timeout)
 
-    def bind_deadline(self) -> datetime.datetime:
+    def deadlines(self) -> Deadlines:
         """When a bind that starts now has failed."""
-        return models.now() + datetime.timedelta(seconds=self.conf.conductor.bind_timeout)
+        conf, now = self.conf.conductor, models.now()
+        return Deadlines(
+            prepare=now + datetime.timedelta(seconds=conf.bind_timeout),
+            program=now + datetime.timedelta(seconds=conf.bind_timeout + conf.program_timeout))
 
     def scope(self, context: RequestContext) -> arqs.Scope:
         """Whose requests this caller may see; one without a project sees none."""
@@ -76,26 +79,25 @@ class Endpoint:
         return None if context.is_admin else context.project_id or ''
 
     @contextlib.contextmanager
-    def change(self, context: RequestContext, actor: str | None = None) -> Iterator[Ledger]:
-        """A transaction; once it is committed, hosts are set to work and others hear of it.
-
-        What gets lost on the way to a host, the sweep finds.
-        """
+    def unit_of_work(self, context: RequestContext, actor: str | None = None, *,
+                     is_repeatable: bool = False) -> Iterator[UnitOfWork]:
+        """A transaction; what it collected is dispatched once it is committed."""
         cause = history.Cause(actor or f'user {context.user_id}',
                               context.global_request_id or context.request_id)
-        with transact(self.db, cause) as ledger:
-            yield ledger
-        self.tell_hosts(context, ledger.work, ledger.stale_hosts)
-        self.outbox.send(ledger.events)
-        self.notifier.send(context, ledger.notices)
+        with transact(self.db, cause, functools.partial(self._dispatch, context),
+                      is_repeatable=is_repeatable) as unit:
+            yield unit
 
-    def tell_hosts(self, context: RequestContext, work: dict[str, list[objects.Work]],
-                   stale_hosts: Iterable[str]) -> None:
-        """Have hosts do their work, and report anew."""
+    def _dispatch(self, context: RequestContext, unit: UnitOfWork) -> None:
+        """Give hosts their tasks, wake hosts, tell Nova and operators. A message to a host that
+        gets lost is made up for by the sweep."""
         try:
-            for hostname, works in work.items():
-                self.agents.do(context, hostname, works)
-            for hostname in stale_hosts:
+            for hostname, tasks in unit.tasks.items():
+                self.agents.perform(context, hostname, tasks)
+            for hostname in sorted(unit.hosts_to_wake | unit.hosts_to_remind):
                 self.agents.wake(context, hostname)
         except messaging.MessagingException as error:
-            LOG.warning('An agent could not be told; its work waits for the next sweep: %s', error)
+            LOG.warning('An agent could not be told; its tasks wait for the next sweep: %s',
+                        error)
+        self.outbox.send(unit.events)
+        self.notifier.send(context, unit.notices)

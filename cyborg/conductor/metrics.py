@@ -21,6 +21,8 @@ FIGURES = {
     'devices': ('Devices by type', 'type'),
     'agents': ('Agents by whether they were heard of lately', 'alive'),
     'cleanups_owed': ('Handles that wait for their host to clean them', None),
+    'programmings_open': ('Images that hosts have to load', None),
+    'handles_quarantined': ('Handles that could not be cleaned', None),
     'events_waiting': ('Events that Nova has not taken yet', None),
     'events_given_up': ('Events that Nova refused for too long', None),
     'audit_findings': ('Disagreements that the last audit found in the database', None),

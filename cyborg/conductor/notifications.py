@@ -11,8 +11,8 @@ import oslo_messaging as messaging
 from oslo_config import cfg
 
 from cyborg import rpc
+from cyborg.conductor.engine.notices import Kind, Notice
 from cyborg.context import RequestContext
-from cyborg.db.sqlalchemy.notices import Kind, Notice
 
 PRIORITIES = {Kind.FAILED: 'error', Kind.RECOVERED: 'info', Kind.REMOVED: 'info'}
 

@@ -10,17 +10,11 @@ from oslo_log import log
 from cyborg import errors, objects
 from cyborg.conductor import flavors
 from cyborg.conductor.endpoint import Endpoint, exposed
+from cyborg.conductor.engine import arqs, matching
+from cyborg.conductor.engine.unit_of_work import UnitOfWork
 from cyborg.context import RequestContext
-from cyborg.db.sqlalchemy import (
-    agents,
-    arqs,
-    binding,
-    deployables,
-    device_profiles,
-    matching,
-    releasing,
-)
-from cyborg.db.sqlalchemy.ledger import Ledger
+from cyborg.db.sqlalchemy import agents, deployables, device_profiles
+from cyborg.db.sqlalchemy import arqs as arqs_db
 from cyborg.objects import arq_states
 
 LOG = log.getLogger(__name__)
@@ -38,53 +32,53 @@ class OsAcc(Endpoint):
         with their reasons, as long as they are there: unplug_instance deletes them. What the
         instance holds on other hosts is released.
         """
-        with self.change(context, f'os_acc {hostname}') as ledger:
+        with self.unit_of_work(context, f'os_acc {hostname}') as unit:
             # a repeated plug waits for the first one, which may still be under way
-            agents.lock(ledger.session, hostname)
-            rows = releasing.locked_of_instance(ledger.session, instance['uuid'])
+            agents.lock(unit.session, hostname)
+            rows = arqs_db.of_instance(unit.session, instance['uuid'])
             here = [row for row in rows if row.hostname == hostname]
             if failed := [row for row in here if row.state == arq_states.State.BIND_FAILED]:
                 return [objects.Arq(uuid=row.uuid, state=row.state, reason=row.reason)
                         for row in failed]
             mine = {'instance_uuid': instance['uuid'], 'hostname': hostname}
             if here:
-                found = arqs.find(ledger.session, self.scope(context), mine, {})
-                self._require_same(ledger.session, instance, found, providers, extra_specs)
+                found = arqs_db.find(unit.session, self.scope(context), mine, {})
+                self._require_same(unit.session, instance, found, providers, extra_specs)
                 return found
             elsewhere = {row.hostname for row in rows if row.state in arq_states.HOLDING}
-            releasing.delete_rows(ledger, rows, f'Its server was plugged on host {hostname}.')
-            self._bind(ledger, context, hostname, instance, providers, extra_specs)
-            bound = arqs.find(ledger.session, self.scope(context), mine, {})
+            arqs.delete_rows(unit, rows, f'Its server was plugged on host {hostname}.')
+            self._bind(unit, context, hostname, instance, providers, extra_specs)
+            bound = arqs_db.find(unit.session, self.scope(context), mine, {})
         if elsewhere:
             LOG.warning('Instance %s (%s) is plugged on %s: what it held on %s is released.',
                         instance.get('name'), instance['uuid'], hostname,
                         ', '.join(sorted(map(str, elsewhere))))
         return bound
 
-    def _bind(self, ledger: Ledger, context: RequestContext, hostname: str,
+    def _bind(self, unit: UnitOfWork, context: RequestContext, hostname: str,
               instance: dict[str, str], providers: dict[str, Any],
               extra_specs: dict[str, str]) -> None:
-        created, chosen = self._create(ledger, instance, providers, extra_specs)
+        created, chosen = self._create(unit, instance, providers, extra_specs)
         bindings = [
             objects.Binding(arq_uuid=arq.uuid, hostname=hostname, instance_uuid=instance['uuid'],
                             device_rp_uuid=provider, project_id=instance.get('project_id'))
             for arq, provider in zip(created, chosen, strict=True)]
-        binding.bind(ledger, self.scope(context), bindings, self.bind_deadline(), idle=())
+        arqs.bind(unit, self.scope(context), bindings, self.deadlines(), idle=())
 
-    def _create(self, ledger: Ledger, instance: dict[str, str], providers: dict[str, Any],
+    def _create(self, unit: UnitOfWork, instance: dict[str, str], providers: dict[str, Any],
                 extra_specs: dict[str, str]) -> tuple[list[objects.Arq], list[str]]:
         """The requests, and the provider that was chosen for each."""
         project = instance.get('project_id')
         if name := extra_specs.get(flavors.PROFILE_KEY):
             # the same as REST: a profile of other projects is not told from one that is not there
-            profile = device_profiles.named(ledger.session, name, audience=project or '')
-            matching.require_honoured('The flavor', {
-                key: value for key, value in extra_specs.items() if key != flavors.PROFILE_KEY})
-            created = arqs.create(ledger, profile.groups, project, profile)
+            profile = device_profiles.named(unit.session, name, audience=project or '')
+            # what is to be done with the devices is the profile's to say
+            matching.require_honoured('The flavor', extra_specs, done=[flavors.PROFILE_KEY])
+            created = arqs.create(unit, profile.groups, project, profile)
             return created, [_provider(providers, arq) for arq in created]
-        wanted = self._wanted(ledger.session, providers, extra_specs)
+        wanted = self._wanted(unit.session, providers, extra_specs)
         matching.require_honoured('The flavor', extra_specs)
-        created = arqs.create(ledger, [each.group for each in wanted], project, None)
+        created = arqs.create(unit, [each.group for each in wanted], project, None)
         return created, [wanted[arq.device_profile_group_id].provider for arq in created]
 
     def _wanted(self, session: Any, providers: dict[str, Any],
@@ -115,7 +109,7 @@ class OsAcc(Endpoint):
                 known = {str(arq.device_rp_uuid): flavors.class_of(arq.group) for arq in found}
                 wanted = self._wanted(session, providers, extra_specs, known)
                 is_same = Counter(map(_held, found)) == Counter({
-                    _key(index, each.group, each.provider): arqs.units(each.group)
+                    _key(index, each.group, each.provider): arqs_db.units(each.group)
                     for index, each in enumerate(wanted)})
         except (errors.BadRequest, errors.InvalidFlavor):
             is_same = False
@@ -131,10 +125,10 @@ class OsAcc(Endpoint):
                         instance_uuid: str) -> int:
         """Release what the server has on this host; returns how many accelerators it held.
         Requests whose bind failed held none, and go too."""
-        with self.change(context, f'os_acc {hostname}') as ledger:
-            rows = releasing.locked_of_instance(ledger.session, instance_uuid, hostname)
+        with self.unit_of_work(context, f'os_acc {hostname}') as unit:
+            rows = arqs_db.of_instance(unit.session, instance_uuid, hostname)
             held = sum(row.state in arq_states.HOLDING for row in rows)
-            releasing.delete_rows(ledger, rows)
+            arqs.delete_rows(unit, rows)
             return held
 
 

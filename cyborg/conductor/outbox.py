@@ -12,9 +12,9 @@ from oslo_log import log
 
 from cyborg import errors
 from cyborg.clients.nova import Nova
-from cyborg.db.sqlalchemy import engine, locked_arqs, models, nova_events
+from cyborg.conductor.engine.unit_of_work import transact
+from cyborg.db.sqlalchemy import arqs, engine, models, nova_events
 from cyborg.db.sqlalchemy.history import Cause
-from cyborg.db.sqlalchemy.ledger import transact
 from cyborg.objects.arq_states import Event
 
 LOG = log.getLogger(__name__)
@@ -217,12 +217,12 @@ class Outbox:
     def _give_up(self, events: list[models.NovaEvent]) -> None:
         """Send these of one claim no more; operators are told, and can have it done."""
         since = {event.arq_uuid: event.refused_since for event in events}
-        with transact(self._db, CAUSE) as ledger:
-            rows = locked_arqs.by_uuid(ledger.session, since)
-            given_up = nova_events.give_up(ledger.session, events)
+        with transact(self._db, CAUSE) as unit:
+            rows = arqs.named(unit.session, since)
+            given_up = nova_events.give_up(unit.session, events)
             for row in rows:
                 if row.uuid in given_up:
-                    ledger.step(row, Event.UNHEARD, row.state, row.state,
+                    unit.step(row, Event.UNHEARD, row.state, row.state,
                                 f'Nova has refused to hear of it since '
                                 f'{since[row.uuid]:%Y-%m-%d %H:%M} UTC.')
         for event in (event for event in events if event.arq_uuid in given_up):

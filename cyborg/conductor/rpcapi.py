@@ -15,11 +15,10 @@ Page = dict[str, Any]  #: limit, marker (uuid), sort_key, sort_dir; all optional
 class ConductorAPI:
     """Version history:
 
-    1.0: first version
-    1.1: program_deployable, finish_programming
+    2.0: first version
     """
 
-    VERSION = '1.1'
+    VERSION = '2.0'
 
     def __init__(self, transport: Any) -> None:
         self._client = rpc.Client(transport, rpc.CONDUCTOR, self.VERSION)
@@ -38,15 +37,16 @@ class ConductorAPI:
         """Say that nothing changed since the report with this digest."""
         self._heartbeats.cast(context, 'heartbeat', hostname=hostname, digest=digest)
 
-    def finish_work(self, context: RequestContext, hostname: str,
-                    outcomes: list[objects.Outcome]) -> list[objects.Work]:
-        """Tell how work ended; answers what must be undone, as nobody wants it any more."""
-        return self._call(context, 'finish_work', hostname=hostname, outcomes=outcomes)
+    def finish_tasks(self, context: RequestContext, hostname: str,
+                     results: list[objects.TaskResult]) -> list[objects.Task]:
+        """Tell how tasks ended; returns what the host has to do next."""
+        return self._call(context, 'finish_tasks', hostname=hostname, results=results)
 
-    def finish_programming(self, context: RequestContext, hostname: str,
-                           outcome: objects.Programmed) -> None:
-        """Tell how loading an image ended."""
-        self._call(context, 'finish_programming', hostname=hostname, outcome=outcome)
+    def note_progress(self, context: RequestContext, hostname: str, task_uuid: str,
+                      progress: str) -> None:
+        """Tell how far a task has got."""
+        self._client.cast(context, 'note_progress', hostname=hostname, task_uuid=task_uuid,
+                          progress=progress)
 
     # -- agents, as operators see them -----------------------------------------------------
 
@@ -144,8 +144,21 @@ class ConductorAPI:
 
     def program_deployable(self, context: RequestContext, uuid: str,
                            image_uuid: str) -> objects.Deployable:
-        """Have its host load an image. As long as ``program_image`` is shown, that goes on."""
+        """Have its host load an image. As long as ``is_programming`` is shown, that goes on."""
         return self._call(context, 'program_deployable', uuid=uuid, image_uuid=image_uuid)
+
+    def clean_handle(self, context: RequestContext, uuid: str) -> None:
+        """Have a host try once more to clean a handle that is quarantined."""
+        self._call(context, 'clean_handle', uuid=uuid)
+
+    def release_handle(self, context: RequestContext, uuid: str) -> None:
+        """Give a handle out again that is quarantined, as it is."""
+        self._call(context, 'release_handle', uuid=uuid)
+
+    def list_hand_backs(self, context: RequestContext, filters: Filters,
+                        page: Page) -> list[objects.HandBack]:
+        """Filters: device_uuid, hostname, handle_uuid, arq_uuid, state."""
+        return self._call(context, 'list_hand_backs', filters=filters, page=page)
 
     def list_attributes(self, context: RequestContext, filters: Filters,
                         page: Page, nested: bool = False) -> list[objects.Attribute]:

@@ -5,23 +5,15 @@ import datetime
 import threading
 from typing import Any
 
-from oslo_db import exception as db_exc
 from oslo_log import log
 
 from cyborg import context
 from cyborg.conductor import metrics
 from cyborg.conductor.audit import Audit
 from cyborg.conductor.endpoint import Endpoint
-from cyborg.db.sqlalchemy import (
-    attach_handles,
-    binding,
-    history,
-    models,
-    programming,
-    receipts,
-    releasing,
-    rounds,
-)
+from cyborg.conductor.engine import arqs
+from cyborg.db.sqlalchemy import history, models, receipts, rounds, tasks
+from cyborg.db.sqlalchemy.engine import Duplicate
 
 LOG = log.getLogger(__name__)
 
@@ -70,7 +62,7 @@ class Sweep(Endpoint):
         try:
             with self.db.writer() as session:
                 return rounds.take(session, name, interval)
-        except db_exc.DBDuplicateEntry:
+        except Duplicate:
             return interval  # another conductor was first, the first time of all
 
     def _finish(self, lease: rounds.Lease, interval: float, figures: dict[str, Any]) -> None:
@@ -81,12 +73,10 @@ class Sweep(Endpoint):
         """Fail what is overdue, remind hosts of work that a lost message was about, forget
         old history, delete requests that nobody binds."""
         age = datetime.timedelta(seconds=self.conf.conductor.sweep_interval)
-        with self.change(context.internal(), 'conductor') as ledger:
-            binding.fail_overdue(ledger)
-            since = models.now() - age, self.silent_since()
-            late = {*attach_handles.owing_hosts(ledger.session, *since),
-                    *programming.owing_hosts(ledger.session, *since)}
-        self.tell_hosts(context.internal(), {}, sorted(late))
+        with self.unit_of_work(context.internal(), 'conductor') as unit:
+            arqs.fail_overdue(unit)
+            unit.hosts_to_remind.update(tasks.owing_hosts(
+                unit.session, models.now() - age, self.silent_since()))
         self._prune()
         self._delete_abandoned()
 
@@ -94,13 +84,14 @@ class Sweep(Endpoint):
         keep = datetime.timedelta(days=self.conf.conductor.history_days)
         with self.db.writer() as session:
             history.prune(session, models.now() - keep)
+            tasks.prune(session, models.now() - keep)
             receipts.prune(session, models.now() - RECEIPTS_KEPT)
 
     def _delete_abandoned(self) -> None:
         lifetime = datetime.timedelta(seconds=self.conf.conductor.initial_request_timeout)
         if lifetime:
-            with self.change(context.internal(), 'conductor') as ledger:
-                deleted = releasing.delete_abandoned(ledger, lifetime)
+            with self.unit_of_work(context.internal(), 'conductor') as unit:
+                deleted = arqs.delete_abandoned(unit, lifetime)
             if deleted:
                 LOG.info('Deleted %d accelerator requests that nobody bound.', deleted)
 

@@ -15,8 +15,13 @@ OPTS = [
              '[DEFAULT] arq_binding_timeout, 300 seconds, and should hear of the failure.'),
     cfg.IntOpt(
         'attach_attempts', min=1, default=3,
-        help='How often a host tries to prepare a device before the bind fails. A clean-up is '
-             'tried until it succeeds, at ever longer intervals.'),
+        help='How often a host tries to prepare or to program a device before the bind fails, '
+             'and to clean a device before it is quarantined. What was prepared for a guest is '
+             'released again and again until that succeeds, at ever longer intervals.'),
+    cfg.IntOpt(
+        'program_timeout', min=1, default=1200,
+        help='Seconds that a bind may take, beyond bind_timeout, if an image must be loaded into '
+             'the device first. Raise [DEFAULT] arq_binding_timeout of Nova accordingly.'),
     cfg.IntOpt(
         'refused_event_timeout', min=1, default=86400,
         help='Seconds for which an event that Nova refuses is sent again before it is given up, '

@@ -12,27 +12,22 @@ from cyborg.objects.devices import (
     Device,
     DeviceStatus,
     HandleType,
+    Withheld,
 )
 from cyborg.objects.hosts import (
     Agent,
     Driver,
     DriverStatus,
-    Outcome,
     Plan,
-    Programmed,
-    Programming,
     Provider,
     Report,
-    Work,
-    WorkKind,
 )
 from cyborg.objects.requests import Arq, Binding, DeviceProfile, Transition
-from cyborg.objects.tasks import Step, Task, TaskKind, TaskResult
+from cyborg.objects.tasks import HandBack, Step, Task, TaskKind, TaskResult, TaskState
 
 __all__ = [
     'Agent', 'Arq', 'AttachHandle', 'Attribute', 'Binding', 'Cleaning', 'ControlPath',
     'CyborgObject', 'Deployable', 'Device', 'DeviceProfile', 'DeviceStatus', 'Driver',
-    'DriverStatus', 'HandleType', 'Outcome', 'Plan', 'Programmed', 'Programming', 'Provider',
-    'Report', 'Serializer', 'State', 'Step', 'Task', 'TaskKind', 'TaskResult', 'Transition',
-    'Work', 'WorkKind',
+    'DriverStatus', 'HandBack', 'HandleType', 'Plan', 'Provider', 'Report', 'Serializer',
+    'State', 'Step', 'Task', 'TaskKind', 'TaskResult', 'TaskState', 'Transition', 'Withheld',
 ]

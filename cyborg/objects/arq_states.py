@@ -20,12 +20,14 @@ class State(StrEnum):
 class Event(StrEnum):
     CREATE = 'create'
     BIND = 'bind'
+    PROGRAM = 'program'
     ATTACHED = 'attached'
     FAILED = 'failed'
     PROVISION = 'provision'
     UNBIND = 'unbind'
     DELETE = 'delete'
     UNHEARD = 'unheard'
+    HANDED_BACK = 'handed back'
 
 
 #: Shown instead of a stored state when the agent that prepares the handle is silent.
@@ -40,16 +42,21 @@ ANNOUNCED = frozenset({State.BOUND, State.BIND_FAILED})
 #: The host has, or may have, something prepared for the request.
 HOLDING = frozenset({State.BIND_STARTED, State.BOUND, State.PROVISIONING})
 
+#: Of these, the host has still something to do for the request.
+UNFINISHED = frozenset({State.BIND_STARTED, State.PROVISIONING})
+
 #: event: {from: to}
 TRANSITIONS: dict[Event, dict[State, State]] = {
     Event.CREATE: {},  # what begins has no state before
     Event.BIND: dict.fromkeys(
         (State.INITIAL, State.UNBOUND, State.BIND_FAILED), State.BIND_STARTED),
+    Event.PROGRAM: {},  # tells how its image is loaded, which by itself changes nothing
     Event.ATTACHED: dict.fromkeys((State.BIND_STARTED, State.PROVISIONING), State.BOUND),
     Event.FAILED: {State.BIND_STARTED: State.BIND_FAILED},
     Event.PROVISION: {State.BOUND: State.PROVISIONING},
     Event.UNBIND: dict.fromkeys(set(State) - {State.DELETING}, State.UNBOUND),
     Event.DELETE: dict.fromkeys(State, State.DELETING),
+    Event.HANDED_BACK: {},  # its handle was cleaned after it
     Event.UNHEARD: {},  # Nova would not hear of it, which changes nothing here
 }
 

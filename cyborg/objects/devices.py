@@ -25,6 +25,14 @@ class Cleaning(StrEnum):
     FULL = 'full'
 
 
+class Withheld(StrEnum):
+    """Why a handle that no request holds cannot be taken."""
+
+    CLEANING = 'cleaning'
+    PROGRAMMING = 'programming'
+    QUARANTINED = 'quarantined'
+
+
 @base.register
 class Attribute(base.Stamped):
     """A fact about a deployable; those of a driver come and go with its reports."""
@@ -88,7 +96,9 @@ class Deployable(base.Stamped):
     # 1.2: attribute_list
     # 1.3: content
     # 1.4: occupants
-    VERSION = '1.4'
+    # 1.5: program_task_uuid, is_programming, program_progress, quarantine_reason;
+    #   program_turn is gone
+    VERSION = '1.5'
     fields = {
         'id': fields.IntegerField(),
         'uuid': fields.UUIDField(),
@@ -110,12 +120,17 @@ class Deployable(base.Stamped):
         'content': fields.DictOfStringsField(default={}),
         #: its driver can load images into it
         'is_programmable': fields.BooleanField(default=False),
-        #: the image that its host has to load, or is loading
+        #: the last task that loads, or loaded, an image into it; None: there was none
+        'program_task_uuid': fields.UUIDField(nullable=True, default=None),
+        #: that task is not finished
+        'is_programming': fields.BooleanField(default=False),
+        #: the image of that task, as soon as it is known
         'program_image': fields.StringField(nullable=True, default=None),
-        #: grows each time that begins
-        'program_turn': fields.IntegerField(default=0),
-        #: why that failed last
+        'program_progress': fields.StringField(nullable=True, default=None),
+        #: why that task failed
         'program_error': fields.StringField(nullable=True, default=None),
+        #: why a part of it could not be cleaned, and is given to nobody
+        'quarantine_reason': fields.StringField(nullable=True, default=None),
         'num_accelerators': fields.IntegerField(),
         #: how many of its handles cannot be had now, because others use what they need
         'reserved': fields.IntegerField(default=0),

@@ -11,11 +11,6 @@ class DriverStatus(StrEnum):
     FAILED = 'failed'
 
 
-class WorkKind(StrEnum):
-    ATTACH = 'attach'
-    DETACH = 'detach'
-
-
 @base.register
 class Driver(base.CyborgObject):
     """How a driver fared when it was last asked."""
@@ -55,11 +50,11 @@ class Report(base.CyborgObject):
         'devices': fields.ListOfObjectsField('Device'),
         #: mediated devices that exist, whoever made them
         'mdevs': fields.ListOfStringsField(nullable=True, default=None),
-        #: what the agent had prepared when it looked: handle -> turn
+        #: what the agent had prepared when it looked: handle -> generation
         'prepared': fields.DictOfIntegersField(default={}),
         #: handles that the agent worked on while it looked: what was seen of them may be over
         'in_flux': fields.ListOfStringsField(default=[]),
-        #: what it had prepared and is no longer there: handle -> turn
+        #: what it had prepared and is no longer there: handle -> generation
         'lost': fields.DictOfIntegersField(default={}),
         #: devices that somebody else claims in Placement: provider name -> owner
         'conflicts': fields.DictOfStringsField(default={}),
@@ -89,96 +84,17 @@ class Provider(base.CyborgObject):
 
 
 @base.register
-class Work(base.CyborgObject):
-    """Something a host must do to a handle. Doing it twice is harmless."""
-
-    VERSION = '1.0'  # 1.0: first version
-    fields = {
-        'kind': fields.EnumField(valid_values=tuple(WorkKind)),
-        'handle': fields.ObjectField('AttachHandle'),
-        #: grows each time the handle is taken: what is about an earlier turn comes too late
-        'turn': fields.IntegerField(default=0),
-        'driver_name': fields.StringField(),
-        #: the device and the deployable it belongs to, by their stable names
-        'device_key': fields.StringField(),
-        'deployable_name': fields.StringField(),
-        #: the request it is done for; None when it cleans up after one that is gone
-        'arq_uuid': fields.UUIDField(nullable=True, default=None),
-        'instance_uuid': fields.UUIDField(nullable=True, default=None),
-        'project_id': fields.StringField(nullable=True, default=None),
-        #: the request's own copy of its profile group
-        'group': fields.DictOfStringsField(default={}),
-        #: seconds to wait first, after it failed before
-        'delay': fields.FloatField(default=0.0),
-    }
-
-
-@base.register
-class Outcome(base.CyborgObject):
-    """How a Work ended."""
-
-    VERSION = '1.0'  # 1.0: first version
-    fields = {
-        'kind': fields.EnumField(valid_values=tuple(WorkKind)),
-        'handle_uuid': fields.UUIDField(),
-        'turn': fields.IntegerField(default=0),
-        'arq_uuid': fields.UUIDField(nullable=True, default=None),
-        #: None: done
-        'error': fields.StringField(nullable=True, default=None),
-    }
-
-
-@base.register
-class Programming(base.CyborgObject):
-    """An image that a host must load into a deployable. Doing it twice is harmless."""
-
-    VERSION = '1.0'  # 1.0: first version
-    fields = {
-        'image_uuid': fields.UUIDField(),
-        'deployable_uuid': fields.UUIDField(),
-        #: grows each time the deployable is programmed: an outcome of an earlier turn is late
-        'turn': fields.IntegerField(default=0),
-        'driver_name': fields.StringField(),
-        #: the device and the deployable, by their stable names
-        'device_key': fields.StringField(),
-        'deployable_name': fields.StringField(),
-        #: what an image must not contradict: whose card, the names and ids of its board, the
-        #: types of its region
-        'vendor': fields.StringField(),
-        'boards': fields.ListOfStringsField(default=[]),
-        'region_types': fields.ListOfStringsField(default=[]),
-        #: the image must be visible to this project; None: an administrator chose it
-        'project_id': fields.StringField(nullable=True, default=None),
-        'request_id': fields.StringField(nullable=True, default=None),
-    }
-
-
-@base.register
-class Programmed(base.CyborgObject):
-    """How a Programming ended."""
-
-    VERSION = '1.0'  # 1.0: first version
-    fields = {
-        'deployable_uuid': fields.UUIDField(),
-        'turn': fields.IntegerField(),
-        #: None: the image is loaded
-        'error': fields.StringField(nullable=True, default=None),
-        #: the driver was called, so that what was there before may be gone
-        'is_touched': fields.BooleanField(default=True),
-    }
-
-
-@base.register
 class Plan(base.CyborgObject):
     """The conductor's answer to a Report."""
 
     # 1.0: first version
     # 1.1: programmings
-    VERSION = '1.1'
+    # 2.0: tasks instead of pending and programmings
+    VERSION = '2.0'
     fields = {
         'providers': fields.ListOfObjectsField('Provider'),
-        'pending': fields.ListOfObjectsField('Work'),
-        'programmings': fields.ListOfObjectsField('Programming', default=[]),
+        #: all that the host has to do, whatever got lost on the way
+        'tasks': fields.ListOfObjectsField('Task'),
     }
 
 

@@ -16,6 +16,16 @@ class TaskKind(StrEnum):
     CLEAN = 'clean'
 
 
+class TaskState(StrEnum):
+    OPEN = 'open'
+    DONE = 'done'
+    FAILED = 'failed'
+    #: a clean-up that failed, kept until an operator decides
+    QUARANTINED = 'quarantined'
+    #: nobody needs it any more
+    CANCELLED = 'cancelled'
+
+
 @base.register
 class Task(base.CyborgObject):
     """Something that a host must do. Performing it twice is harmless."""
@@ -49,6 +59,10 @@ class Task(base.CyborgObject):
         'vendor': fields.StringField(nullable=True, default=None),
         'boards': fields.ListOfStringsField(default=[]),
         'region_types': fields.ListOfStringsField(default=[]),
+        #: program: the image that is loaded already; it need not be loaded again
+        'loaded_image': fields.StringField(nullable=True, default=None),
+        #: clean: no other request holds a part of the deployable
+        'is_alone': fields.BooleanField(default=True),
         #: clean: None: as the agent's configuration says
         'cleaning': fields.EnumField(valid_values=tuple(Cleaning), nullable=True, default=None),
         'is_cleaning_required': fields.BooleanField(nullable=True, default=None),
@@ -86,7 +100,38 @@ class TaskResult(base.CyborgObject):
         'is_touched': fields.BooleanField(default=True),
         #: program: the image that was loaded
         'image_uuid': fields.UUIDField(nullable=True, default=None),
+        #: program: what Glance says of that image: its name, its functions
+        'image_facts': fields.DictOfStringsField(default={}),
+        #: trying again may help
+        'can_retry': fields.BooleanField(default=True),
         #: clean: the steps that were tried, in their order
         'steps': fields.ListOfObjectsField('Step', default=[]),
         'seconds': fields.FloatField(default=0.0),
+        #: of the kernel's driver and the firmware
+        'versions': fields.DictOfStringsField(default={}),
+    }
+
+
+@base.register
+class HandBack(base.Stamped):
+    """How a handle was given back after a request, for its tenant and for operators."""
+
+    VERSION = '1.0'  # 1.0: first version
+    fields = {
+        'uuid': fields.UUIDField(),
+        'kind': fields.EnumField(valid_values=tuple(TaskKind)),
+        'state': fields.EnumField(valid_values=tuple(TaskState)),
+        'hostname': fields.StringField(),
+        'device_uuid': fields.UUIDField(),
+        'deployable_uuid': fields.UUIDField(),
+        'handle_uuid': fields.UUIDField(),
+        'arq_uuid': fields.UUIDField(nullable=True),
+        'instance_uuid': fields.UUIDField(nullable=True),
+        'project_id': fields.StringField(nullable=True),
+        'attempts': fields.IntegerField(),
+        'error': fields.StringField(nullable=True),
+        'steps': fields.ListOfObjectsField('Step', default=[]),
+        'seconds': fields.FloatField(nullable=True),
+        'versions': fields.DictOfStringsField(default={}),
+        'finished_at': fields.DateTimeField(nullable=True),
     }

@@ -6,7 +6,8 @@ import datetime
 import pytest
 import sqlalchemy as sa
 
-from cyborg.db.sqlalchemy import models, releasing
+from cyborg.db.sqlalchemy import arqs as arqs_db
+from cyborg.db.sqlalchemy import models
 from tests.fixtures.cloud import Cloud, eventually
 
 FPGA = {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
@@ -73,7 +74,7 @@ def test_an_operator_can_have_such_requests_kept(cloud):
 
 
 def test_many_such_requests_go_some_at_a_time(cloud, monkeypatch):
-    monkeypatch.setattr(releasing, 'ABANDONED_AT_ONCE', 2)
+    monkeypatch.setattr(arqs_db, 'ABANDONED_AT_ONCE', 2)
     arqs = [cloud.request('one')[0] for _ in range(5)]
     age(cloud, DAY + 1, *arqs)
     eventually(lambda: cloud.arqs() == [])

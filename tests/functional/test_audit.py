@@ -204,10 +204,14 @@ def test_a_finding_that_is_no_longer_true_is_not_mended(bound, audit):
     assert [arq['state'] for arq in bound.arqs()] == ['Bound']
 
 
+NOWHERE = str(uuid.uuid4())
+
+
 def test_an_old_clean_up_and_an_old_event_are_told(bound, audit):
     long_ago = models.now() - datetime.timedelta(days=1)
-    change(bound, sa.update(models.AttachHandle).where(models.AttachHandle.key == '1').values(
-        cleanup_since=long_ago, is_missing=True, work_attempts=3, work_error='busy'))
+    change(bound, sa.insert(models.Task).values(
+        kind='release', hostname='compute1', device_uuid=NOWHERE, deployable_uuid=NOWHERE,
+        handle_uuid=NOWHERE, created_at=long_ago, attempts=3, error='busy'))
     change(bound, sa.insert(models.NovaEvent).values(
         instance_uuid=bound.server, arq_uuid=str(uuid.uuid4()), status='completed',
         due_at=models.now() + datetime.timedelta(days=1), created_at=long_ago))

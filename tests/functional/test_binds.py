@@ -26,15 +26,31 @@ def refusal(answer):
 
 @pytest.mark.parametrize('key, value', [
     ('bitstream_id', str(uuid.UUID(int=1))), ('bitstream_name', 'gzip.gbs'),
-    ('function_id', '3AFB'), ('function_name', 'gzip'), ('attach_target', 'host'),
-    ('attach_target', 'none')])
-def test_what_a_profile_asks_for_and_nobody_does_is_refused(cloud, key, value):
+    ('function_id', '3AFB'), ('function_name', 'gzip')])
+def test_an_image_for_a_device_that_takes_none_is_refused(cloud, key, value):
     cloud.host()
     cloud.profile('one', FPGA | {f'accel:{key}': value})
-    [arq] = cloud.request('one')
-    assert (f'Accelerator request {arq["uuid"]} asks for accel:{key}={value}, which this release '
-            'does not do when it binds') in refusal(cloud.bind(arq))
+    assert ('driver fake_driver cannot load images into it'
+            in refusal(cloud.bind(cloud.request('one'))))
     [left] = cloud.arqs()
+    assert (left['state'], left['attach_handle_uuid']) == ('Initial', None)
+
+
+@pytest.fixture
+def colourful(tmp_path):
+    made = Cloud(tmp_path, more='[api]\nextra_accel_keys = colour\n')
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_what_a_profile_asks_for_and_nobody_does_is_refused(colourful):
+    colourful.host()
+    colourful.profile('one', FPGA | {'accel:colour': 'red'})
+    [arq] = colourful.request('one')
+    assert (f'Accelerator request {arq["uuid"]} asks for accel:colour=red, on which no part of '
+            'Cyborg acts') in refusal(colourful.bind(arq))
+    [left] = colourful.arqs()
     assert (left['state'], left['attach_handle_uuid']) == ('Initial', None)
 
 

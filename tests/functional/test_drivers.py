@@ -21,6 +21,7 @@ NO_TIMER = '[agent]\nresync_interval = 3600\n'
 SETTINGS = NO_TIMER + """
 legacy_traits = true
 [gpu_devices]
+offer_vendor_vfio = true
 enabled_vgpu_types = nvidia-223, nvidia-468, 1150
 [vgpu_nvidia-223]
 device_addresses = 0000:10:00.0

@@ -117,7 +117,7 @@ def held_handles(cloud):
 def owed(cloud):
     with cloud.standalone.db.reader() as session:
         return session.connection().exec_driver_sql(
-            'SELECT uuid FROM attach_handles WHERE cleanup_since IS NOT NULL').all()
+            'SELECT uuid FROM attach_handles WHERE withheld IS NOT NULL').all()
 
 
 def test_binding_and_deleting_at_once_leaves_nothing_behind(two_conductors):
@@ -192,12 +192,12 @@ def test_what_is_cleaned_while_a_bind_looks_for_a_handle_can_be_had(gpus, monkey
     eventually(lambda: {arq['state'] for arq in gpus.arqs()} == {'Bound'})
     gpus.standalone.remove_host('compute1')
     assert gpus.unbind(*gpus.arqs()).status_code == 202
-    look = attach_handles.clean_up
+    look = attach_handles.wait_for
 
     def end_clean_ups_and_look(session, *args):
-        session.execute(sa.update(models.AttachHandle).values(cleanup_since=None))
+        session.execute(sa.update(models.AttachHandle).values(withheld=None))
         return look(session, *args)
-    monkeypatch.setattr(attach_handles, 'clean_up', end_clean_ups_and_look)
+    monkeypatch.setattr(attach_handles, 'wait_for', end_clean_ups_and_look)
     assert gpus.bind(gpus.request('all'), rp=rp).status_code == 202
 
 
@@ -294,7 +294,7 @@ def test_a_device_pulled_out_while_in_use_stays_reserved_until_it_is_free(gpus):
 
 def test_a_lost_cast_is_made_up_for_by_the_sweep(gpus, monkeypatch):
     agents = gpus.standalone.conductors[0].sweep.agents
-    monkeypatch.setattr(agents, 'do', lambda *args: None)
+    monkeypatch.setattr(agents, 'perform', lambda *args: None)
     [arq] = gpus.request('vgpu')
     instance = str(uuid.uuid4())
     binding = {arq['uuid']: [
@@ -315,12 +315,13 @@ def test_an_answer_that_comes_too_late_is_undone(gpus):
     gpus.standalone.remove_host('compute1')  # it would do at once what it is told
     # its word of having attached the handle arrives only now
     conductor = ConductorAPI(gpus.standalone.transport)
-    undo = conductor.finish_work(context.internal(), 'compute1', [objects.Outcome(
-        kind='attach', handle_uuid=handle, arq_uuid=arq['uuid'])])
-    assert [(work.kind, work.handle.uuid) for work in undo] == [('detach', handle)]
+    undo = conductor.finish_tasks(context.internal(), 'compute1', [objects.TaskResult(
+        task_uuid=str(uuid.uuid4()), kind='prepare', handle_uuid=handle, generation=1)])
+    assert [(task.kind, task.handle.uuid) for task in undo] == [('release', handle)]
     assert len(owed(gpus)) == 1
-    conductor.finish_work(context.internal(), 'compute1', [objects.Outcome(
-        kind='detach', handle_uuid=handle, turn=undo[0].turn)])
+    conductor.finish_tasks(context.internal(), 'compute1', [objects.TaskResult(
+        task_uuid=undo[0].uuid, kind='release', handle_uuid=handle,
+        generation=undo[0].generation)])
     assert owed(gpus) == []
 
 
@@ -365,7 +366,7 @@ class Stubborn(Driver):
 def stubborn(gpus):
     """The host's driver, made to fail or hang as often as a test asks."""
     Stubborn.calls, Stubborn.failures, Stubborn.gate = [], 0, None
-    [guard] = gpus.agent().attacher._guards.values()
+    [guard] = gpus.agent().worker._guards.values()
     guard._driver = Stubborn(guard._driver)
     return Stubborn
 
@@ -467,7 +468,10 @@ def test_what_was_prepared_for_a_bind_under_way_is_made_again_when_it_is_lost(
 def is_prepared(cloud):
     """Has the host told that it prepared a part?"""
     with cloud.standalone.db.reader() as session:
-        return session.scalar(sa.select(models.ExtArq.id).where(models.ExtArq.is_prepared))
+        return session.scalar(sa.select(models.Task.id).where(
+            models.Task.kind == 'prepare')) is not None and session.scalar(
+                sa.select(sa.func.count(models.Task.id)).where(
+                    models.Task.kind == 'prepare')) < 2
 
 
 def test_a_clean_up_that_fails_takes_its_handle_out_of_placement_until_it_succeeds(
@@ -492,7 +496,7 @@ def test_a_bind_that_never_ends_fails_by_its_deadline(tmp_path):
     cloud.start()
     cloud.host('compute1', GpuHost)
     cloud.profile('vgpu', VGPU)
-    [guard] = cloud.agent().attacher._guards.values()
+    [guard] = cloud.agent().worker._guards.values()
     guard._driver, Stubborn.gate = Stubborn(guard._driver), threading.Event()
     [arq] = cloud.request('vgpu')
     assert cloud.bind(arq).status_code == 202
@@ -645,7 +649,7 @@ def test_a_bind_without_host_side_work_is_one_call_and_one_transaction(cloud, mo
     cloud.agent().inventory.stop()
     conductor = cloud.standalone.conductors[0]
     messages, transactions = [], []
-    for name in ('do', 'wake'):
+    for name in ('perform', 'wake'):
         monkeypatch.setattr(conductor.sweep.agents, name,
                             lambda *args, name=name: messages.append(name))
     writer = cloud.standalone.db.writer
@@ -670,7 +674,7 @@ def test_hundreds_of_waiting_binds_hold_up_nothing(tmp_path):
     cloud.host('compute2')
     cloud.profile('vgpu', VGPU)
     cloud.profile('fpga', FPGA)
-    [guard] = cloud.agent().attacher._guards.values()
+    [guard] = cloud.agent().worker._guards.values()
     Stubborn.gate, Stubborn.calls, Stubborn.failures = threading.Event(), [], 0
     guard._driver = Stubborn(guard._driver)
     rps = [each['rp_uuid'] for each in cloud.get('/deployables?limit=1000')['deployables']

@@ -91,11 +91,11 @@ def test_a_bind_is_prepared_by_its_host(cloud, start):
     eventually(lambda: counts(fleet)['looks'] == 2 * len(NAMES))
     churn.Binds(fleet).happen()
     assert counts(fleet)['binds'] == 1
-    assert sum(host.attacher.count for host in fleet.hosts.values()) > 0
+    assert sum(host.worker.count for host in fleet.hosts.values()) > 0
     assert cloud.arqs() == []
     # and all is cleaned up after it
     eventually(lambda: not [each for each in rows(cloud, models.AttachHandle)
-                            if each.cleanup_since])
+                            if each.withheld])
 
 
 def test_cards_come_and_go(cloud, start):

@@ -58,10 +58,11 @@ def attempts(cloud, handle, count=None):
     """How often work on a handle failed; ``count``: pretend that it was so often."""
     with cloud.standalone.db.writer() as session:
         if count is not None:
-            session.execute(sa.update(models.AttachHandle).where(
-                models.AttachHandle.uuid == handle).values(work_attempts=count))
-        return session.scalar(sa.select(models.AttachHandle.work_attempts).where(
-            models.AttachHandle.uuid == handle))
+            session.execute(sa.update(models.Task).where(
+                models.Task.handle_uuid == handle, models.Task.state == 'open')
+                .values(attempts=count))
+        return session.scalar(sa.select(models.Task.attempts).where(
+            models.Task.handle_uuid == handle, models.Task.state == 'open')) or 0
 
 
 def missing(cloud):
@@ -83,7 +84,7 @@ def test_a_clean_up_does_not_wait_for_one_that_goes_on_failing(gpus, stuck, monk
     attempts(gpus, first['attach_handle_uuid'], 10)
     # when the host starts with another one to do
     with monkeypatch.context() as patch:
-        patch.setattr(AgentAPI, 'do', lambda *args: None)
+        patch.setattr(AgentAPI, 'perform', lambda *args: None)
         gpus.unbind(second)
     gpus.standalone.add_host(gpus.gpu)
     # then that is done, while the first still waits
@@ -170,7 +171,7 @@ def test_a_host_is_heard_of_while_placement_does_not_answer(gpus, monkeypatch):
 
 @pytest.mark.parametrize('gpus', ['driver_timeout = 600\n'], indirect=True)
 def test_a_host_is_heard_of_while_a_driver_does_not_answer(gpus, monkeypatch):
-    [guard] = gpus.agent().attacher._guards.values()
+    [guard] = gpus.agent().worker._guards.values()
     discover, gate, begun = guard._driver.discover, threading.Event(), []
 
     def hang():
@@ -228,7 +229,7 @@ def test_a_handle_is_not_free_before_a_call_that_was_given_up_has_ended(vfio, mo
         gate.wait(PATIENCE)
         create(*arguments)
     monkeypatch.setattr(nvidia_vfio, 'create', hang)
-    [guard] = vfio.agent().attacher._guards.values()
+    [guard] = vfio.agent().worker._guards.values()
     monkeypatch.setattr(guard, '_timeout', 0.1)
     vfio.bind(vfio.request('one'))
     eventually(lambda: vfio.arqs()[0]['state'] == 'BindFailed')

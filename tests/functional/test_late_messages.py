@@ -25,18 +25,18 @@ def gpus(tmp_path):
 @pytest.fixture
 def told(gpus, monkeypatch):
     """All that the host was told to do, and what it told of it."""
-    attacher, conductor = gpus.agent().attacher, gpus.agent().attacher._conductor
-    do, finish, seen = attacher.do, conductor.finish_work, []
+    worker, conductor = gpus.agent().worker, gpus.agent().worker._conductor
+    perform, finish, seen = worker.perform, conductor.finish_tasks, []
 
-    def note_work(works):
-        seen.extend(works)
-        do(works)
+    def note_tasks(tasks, *args):
+        seen.extend(tasks)
+        perform(tasks, *args)
 
-    def note_outcomes(context, hostname, outcomes):
-        seen.extend(outcomes)
-        return finish(context, hostname, outcomes)
-    monkeypatch.setattr(attacher, 'do', note_work)
-    monkeypatch.setattr(conductor, 'finish_work', note_outcomes)
+    def note_results(context, hostname, results):
+        seen.extend(results)
+        return finish(context, hostname, results)
+    monkeypatch.setattr(worker, 'perform', note_tasks)
+    monkeypatch.setattr(conductor, 'finish_tasks', note_results)
     return seen
 
 
@@ -54,37 +54,37 @@ def bind_and_unbind(cloud):
 
 def test_an_order_to_clean_that_comes_late_leaves_the_next_guest_alone(gpus, told):
     bind_and_unbind(gpus)
-    late = of(told, objects.Work, 'detach')
+    late = of(told, objects.Task, 'release')
     [arq] = gpus.request('vgpu')
     assert gpus.bind(arq).status_code == 202
     [bound] = [each for each in gpus.arqs() if each['state'] == 'Bound']
     assert bound['attach_handle_uuid'] == late.handle.uuid
-    gpus.agent().attacher.do([late])
-    eventually(lambda: not gpus.agent().attacher._queued)
+    gpus.agent().worker.perform([late])
+    eventually(lambda: not gpus.agent().worker._queued)
     assert gpus.gpu.mdevs() == {bound['attach_handle_uuid']}
 
 
 def test_word_of_an_earlier_clean_up_does_not_count_for_a_later_one(gpus, told):
     bind_and_unbind(gpus)
-    late = of(told, objects.Outcome, 'detach')
+    late = of(told, objects.TaskResult, 'release')
     [arq] = gpus.request('vgpu')
     assert gpus.bind(arq).status_code == 202
     gpus.standalone.remove_host('compute1')
     assert gpus.unbind(arq).status_code == 202
     conductor = ConductorAPI(gpus.standalone.transport)
-    conductor.finish_work(context.internal(), 'compute1', [late])
+    conductor.finish_tasks(context.internal(), 'compute1', [late])
     assert len(owed(gpus)) == 1 and len(gpus.gpu.mdevs()) == 1
 
 
 def test_word_of_an_earlier_bind_does_not_count_for_a_later_one(gpus, told):
     arq = bind_and_unbind(gpus)
-    late = of(told, objects.Outcome, 'attach')
+    late = of(told, objects.TaskResult, 'prepare')
     gpus.standalone.remove_host('compute1')
     conductor = ConductorAPI(gpus.standalone.transport)
     conductor.bind_arqs(context.internal(), [objects.Binding(
         arq_uuid=arq['uuid'], hostname='compute1', device_rp_uuid=gpus.rp(),
         instance_uuid=arq['uuid'], project_id=None)])
-    conductor.finish_work(context.internal(), 'compute1', [late])
+    conductor.finish_tasks(context.internal(), 'compute1', [late])
     assert [each['state'] for each in gpus.arqs()] == ['BindStarted']
 
 
@@ -110,7 +110,7 @@ def test_a_picture_from_before_a_bind_does_not_undo_it(gpus, monkeypatch):
         eventually(lambda: len(reports) > 1)
     # then it stays bound, and Nova hears of it once
     eventually(lambda: not agent.inventory._awake.is_set()
-               and not agent.attacher._queued)
+               and not agent.worker._queued)
     steps = gpus.get(f'/accelerator_requests/{arq["uuid"]}/history')['history']
     assert [step['to_state'] for step in steps] == ['Initial', 'BindStarted', 'Bound']
     assert len(gpus.nova.wait_for_events(1)) == 1

@@ -9,8 +9,8 @@ import pytest
 from oslo_db import exception
 
 from cyborg import context, objects
+from cyborg.conductor.engine import unit_of_work
 from cyborg.conductor.rpcapi import ConductorAPI
-from cyborg.db.sqlalchemy import ledger
 from tests.fixtures.cloud import Cloud
 from tools.bench.counting import BACKGROUND
 
@@ -33,7 +33,7 @@ def cloud(tmp_path):
 @pytest.fixture(params=['after', 'before'])
 def broken(cloud, request, monkeypatch):
     """Have the next connection break after its COMMIT was done, or before."""
-    monkeypatch.setattr(ledger, 'PAUSES', ())
+    monkeypatch.setattr(unit_of_work, 'PAUSES', ())
     writer, todo = cloud.standalone.db.writer, []
 
     def is_next():

@@ -11,9 +11,10 @@ import pytest
 
 from cyborg import errors, objects
 from cyborg.cmd import manage_profiles
+from cyborg.conductor.engine import arqs as engine_arqs
+from cyborg.conductor.engine.unit_of_work import UnitOfWork
 from cyborg.db.sqlalchemy import arqs, device_profiles, engine, migration, models
 from cyborg.db.sqlalchemy.history import Cause
-from cyborg.db.sqlalchemy.ledger import Ledger
 
 pytestmark = pytest.mark.embedded
 EVERYTHING = arqs.Scope(project_id=None, silent_since=models.now())
@@ -61,8 +62,8 @@ def maps(*pairs):
 def test_all_kinds_of_names_are_rewritten_at_once(db, migrate, capsys):
     with db.writer() as session:
         profile = device_profiles.named(session, 'old')
-        with Ledger(session, Cause('a test')) as ledger:
-            [*_, arq] = arqs.create(ledger, profile.groups, 'p', profile)
+        with UnitOfWork(session, Cause('a test')) as unit:
+            [*_, arq] = engine_arqs.create(unit, profile.groups, 'p', profile)
     wanted = maps('resources:CUSTOM_FPGA=resources:FPGA', 'CUSTOM_FAST=HW_NIC_ACCEL_SSL',
                   'accel:function_id:3AFB=trait:custom-function-3afb')
     assert migrate(*wanted, '--dry-run') == 0

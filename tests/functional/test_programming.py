@@ -346,17 +346,29 @@ def test_the_answer_does_not_come_later_than_the_operator_allows(cloud, host):
     assert deployable(cloud)['bitstream_id'] == image
 
 
+@pytest.mark.parametrize('cloud', [0], indirect=True)
 def test_what_is_being_programmed_cannot_be_bound(cloud, host):
+    [arq] = cloud.request('fpga')
+    host.goes_on.clear()
+    assert ask(cloud, cloud.glance.add(gbs())).status_code == 202
+    host.is_loading.wait()
+    answer = cloud.bind(arq)
+    assert answer.status_code == 409
+    assert 'try again in a moment' in answer.text
+    host.goes_on.set()
+    eventually(lambda: deployable(cloud)['program_image'] is None)
+    assert cloud.bind(arq).status_code == 202
+
+
+def test_a_bind_waits_until_what_it_needs_is_programmed(cloud, host):
     [arq] = cloud.request('fpga')
     host.goes_on.clear()
     programming = in_thread(ask, cloud, cloud.glance.add(gbs()))
     host.is_loading.wait()
-    answer = cloud.bind(arq)
-    assert answer.status_code == 409
-    assert 'no free attach handle' in answer.text
+    binding = in_thread(cloud.bind, arq)
     host.goes_on.set()
     assert programming().status_code == 200
-    assert cloud.bind(arq).status_code == 202
+    assert binding().status_code == 202
 
 
 def test_what_is_bound_cannot_be_programmed(cloud, host):
@@ -369,10 +381,12 @@ def test_what_is_bound_cannot_be_programmed(cloud, host):
     assert ask(cloud, cloud.glance.add(gbs())).status_code == 200
 
 
+@pytest.mark.parametrize('cloud', [0], indirect=True)
 def test_binding_and_programming_at_once_have_one_winner(cloud, host):
-    image, arqs = cloud.glance.add(gbs()), [cloud.request('fpga')[0] for _ in range(TOGETHER)]
+    arqs = [cloud.request('fpga')[0] for _ in range(TOGETHER)]
     host.goes_on.clear()
     for arq in arqs:
+        image = cloud.glance.add(gbs())  # one that is loaded already is not loaded again
         host.is_loading.clear()
         start = threading.Barrier(2)
 
@@ -380,7 +394,7 @@ def test_binding_and_programming_at_once_have_one_winner(cloud, host):
             start.wait()
             return cloud.bind(arq).status_code
 
-        def program(start=start):
+        def program(image=image, start=start):
             start.wait()
             return ask(cloud, image).status_code
         binding, programming = in_thread(bind), in_thread(program)
@@ -391,7 +405,8 @@ def test_binding_and_programming_at_once_have_one_winner(cloud, host):
         else:
             host.is_loading.wait()
             host.goes_on.set()
-            assert (bound, programming()) == (409, 200)
+            assert (bound, programming()) == (409, 202)
+            eventually(lambda: deployable(cloud)['program_image'] is None)
             host.goes_on.clear()
 
 
@@ -433,10 +448,11 @@ def test_a_card_that_goes_meanwhile_fails_and_is_forgotten(cloud, host):
     eventually(lambda: cloud.get('/devices')['devices'] == [])
 
 
+@pytest.mark.parametrize('cloud', [0], indirect=True)
 def test_a_card_that_comes_back_meanwhile_is_not_given_out(cloud, host):
     [arq] = cloud.request('fpga')
     host.goes_on.clear()
-    programming = in_thread(ask, cloud, cloud.glance.add(gbs()))
+    assert ask(cloud, cloud.glance.add(gbs())).status_code == 202
     host.is_loading.wait()
     host.pull_out(ADDRESS)
     eventually(lambda: cloud.get('/devices')['devices'][0]['is_missing'])
@@ -444,7 +460,7 @@ def test_a_card_that_comes_back_meanwhile_is_not_given_out(cloud, host):
     eventually(lambda: not cloud.get('/devices')['devices'][0]['is_missing'])
     assert cloud.bind(arq).status_code == 409
     host.goes_on.set()
-    assert programming().status_code == 200
+    eventually(lambda: deployable(cloud)['program_image'] is None)
     assert cloud.bind(arq).status_code == 202
 
 

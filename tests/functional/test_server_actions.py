@@ -82,7 +82,7 @@ def require_order(cloud, *servers):
         assert {arq['hostname'] for arq in server.accelerators} == {server.host}
     handle = models.AttachHandle
     eventually(lambda: not rows(cloud, sa.select(handle.uuid).where(
-        handle.cleanup_since.is_not(None), handle.deployable.has(
+        handle.withheld.is_not(None), handle.deployable.has(
             models.Deployable.device.has(models.Device.hostname.in_(cloud.standalone.agents))))))
     for name in cloud.standalone.agents:
         wanted = {arq['attach_handle_uuid'] for server in servers for arq in server.accelerators

@@ -156,5 +156,6 @@ def test_a_server_costs_what_it_has(cloud, provider, number, token, monkeypatch)
     assert states in (['Bound'] * number, ['BindStarted'] * number)
     assert read == 1
     deleted, _ = cost(cloud, 'DELETE', f'/accelerator_requests?instance={instance}', 204)
-    assert deleted <= 6
+    # what its host was to prepare is taken back, and what it may have prepared is given back
+    assert deleted <= (6 if 'Bound' in states else 7)
     assert cloud.arqs() == []

@@ -140,7 +140,7 @@ def missing(cloud):
 def owed(cloud):
     with cloud.standalone.db.reader() as session:
         return session.connection().exec_driver_sql(
-            'SELECT uuid FROM attach_handles WHERE cleanup_since IS NOT NULL').all()
+            'SELECT uuid FROM attach_handles WHERE withheld IS NOT NULL').all()
 
 
 def test_it_is_made_at_bind_and_removed_at_unbind(cloud, host, way):
@@ -154,9 +154,9 @@ def test_it_is_made_at_bind_and_removed_at_unbind(cloud, host, way):
 
 
 def test_it_is_there_before_it_is_said_to_be(cloud, host, monkeypatch):
-    conductor, seen = cloud.agent().attacher._conductor, []
-    tell = conductor.finish_work
-    monkeypatch.setattr(conductor, 'finish_work', lambda *args: (
+    conductor, seen = cloud.agent().worker._conductor, []
+    tell = conductor.finish_tasks
+    monkeypatch.setattr(conductor, 'finish_tasks', lambda *args: (
         seen.append(host.vgpus()), tell(*args))[1])
     [arq] = bind(cloud)
     assert expected(arq) in seen[0]
@@ -290,9 +290,9 @@ class Death:
 
     def __init__(self, cloud):
         agent = cloud.agent()
-        self._attacher = agent.attacher
-        self._attacher._pause = lambda attempt: None
-        [self._guard] = agent.attacher._guards.values()
+        self._worker = agent.worker
+        self._worker._pause = lambda attempt: None
+        [self._guard] = agent.worker._guards.values()
         self.has_come = False
 
     def before(self, verb):
@@ -316,15 +316,15 @@ class Death:
 
     def after_telling(self, verb):
         """It is told, but the answer does not arrive."""
-        conductor = self._attacher._conductor
-        tell = conductor.finish_work
-        conductor.finish_work = lambda *args: (tell(*args), self._lose())
+        conductor = self._worker._conductor
+        tell = conductor.finish_tasks
+        conductor.finish_tasks = lambda *args: (tell(*args), self._lose())
 
     def _fail(self, *args):
         raise errors.DriverFailed(name='nvidia_gpu_driver', why='the process ends here.')
 
     def _silence(self):
-        self._attacher._conductor.finish_work = self._lose
+        self._worker._conductor.finish_tasks = self._lose
 
     def _lose(self, *args):
         self.has_come = True

@@ -5,9 +5,10 @@ import pytest
 import sqlalchemy as sa
 from oslo_db import exception
 
-from cyborg.db.sqlalchemy import arqs, engine, migration, models
+from cyborg.conductor.engine import arqs
+from cyborg.conductor.engine.unit_of_work import transact
+from cyborg.db.sqlalchemy import engine, migration, models
 from cyborg.db.sqlalchemy.history import Cause
-from cyborg.db.sqlalchemy.ledger import transact
 from tests.fixtures.wire import Wire
 from tools import services
 
@@ -107,13 +108,13 @@ def test_a_transaction_whose_commit_gets_no_answer_happens_once(kind, when):
         @engine.retried
         def create():
             tries.append('again')
-            with transact(database, Cause('test')) as ledger:
-                return arqs.create(ledger, [{'resources:FPGA': '2'}], 'project', None)
+            with transact(database, Cause('test')) as unit:
+                return arqs.create(unit, [{'resources:FPGA': '2'}], 'project', None)
 
         @engine.retried
         def leave_no_step():
-            with transact(database, Cause('test')) as ledger:
-                ledger.session.execute(sa.update(models.Device).values(status='enabled'))
+            with transact(database, Cause('test')) as unit:
+                unit.session.execute(sa.update(models.Device).values(status='enabled'))
         wire.cut(when)
         made = create()
         assert wire.is_cut and len(tries) == {'before': 2, 'after': 1}[when]

@@ -290,8 +290,8 @@ def _hosts(deployment, arqs, handles):
         if wanted - there:
             yield f'{name} lacks {wanted - there}, which are bound'
     for handle, _, host in handles:
-        if handle.cleanup_since or handle.work_error or handle.is_missing:
-            yield f'{handle.uuid} on {host} is not clean: {handle.work_error}'
+        if handle.withheld or handle.is_missing:
+            yield f'{handle.uuid} on {host} is not clean: {handle.withheld}'
 
 
 def _nova(deployment, arqs):

@@ -10,23 +10,17 @@ import sqlalchemy as sa
 
 from cyborg import errors, objects
 from cyborg.conductor import forget
-from cyborg.db.sqlalchemy import (
-    agents,
-    arqs,
-    binding,
-    engine,
-    inventory,
-    migration,
-    models,
-    releasing,
-)
+from cyborg.conductor.engine import arqs, inventory
+from cyborg.conductor.engine.results import Results
+from cyborg.conductor.engine.unit_of_work import UnitOfWork
+from cyborg.db.sqlalchemy import agents, engine, migration, models
+from cyborg.db.sqlalchemy import arqs as arqs_db
 from cyborg.db.sqlalchemy.history import Cause
-from cyborg.db.sqlalchemy.ledger import Ledger
 from cyborg.objects.arq_states import State
 from tests.fixtures.cloud import another_database
 from tools import services
 
-EVERYBODY = arqs.Scope(project_id=None, silent_since=models.now())
+EVERYBODY = arqs_db.Scope(project_id=None, silent_since=models.now())
 RP, SERVER = str(uuid.uuid4()), str(uuid.uuid4())
 
 
@@ -60,20 +54,20 @@ def card(db):
 
 
 def requested(db, count):
-    with db.writer() as session, Ledger(session, Cause('test')) as ledger:
-        return arqs.create(ledger, [{'resources:VGPU': str(count)}], 'project', None)
+    with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
+        return arqs.create(unit, [{'resources:VGPU': str(count)}], 'project', None)
 
 
 def bind(db, made):
-    with db.writer() as session, Ledger(session, Cause('test')) as ledger:
-        start_bind(ledger, made)
+    with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
+        start_bind(unit, made)
 
 
-def start_bind(ledger, made):
-    binding.bind(ledger, EVERYBODY, [
+def start_bind(unit, made):
+    arqs.bind(unit, EVERYBODY, [
         objects.Binding(arq_uuid=arq.uuid, hostname='host', device_rp_uuid=RP,
                         instance_uuid=SERVER, project_id='project') for arq in made],
-        models.now())
+        arqs.Deadlines(models.now(), models.now()))
 
 
 def meanwhile(db, is_it, happen):
@@ -95,8 +89,8 @@ def test_a_handle_that_is_taken_while_its_card_goes_stays(db, card):
     made = requested(db, 2)
     meanwhile(db, lambda statement: 'attach_handles' in statement and (
         'FOR UPDATE' in statement or statement.startswith('DELETE')), lambda: bind(db, made))
-    with db.writer() as session, Ledger(session, Cause('test')) as ledger:
-        inventory.reconcile(ledger, objects.Report(
+    with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
+        inventory.reconcile(unit, objects.Report(
             hostname='host', sequence=1, digest='', drivers=[], devices=[]))
     assert len(holders(db)) == 2 and None not in holders(db)
 
@@ -105,19 +99,19 @@ def test_a_failure_of_a_request_that_goes_meanwhile_is_no_failure(db, card):
     gone, stays = made = requested(db, 2)
     bind(db, made)
     with db.reader() as session:
-        handle = session.scalars(sa.select(models.AttachHandle).join(
-            models.ExtArq).where(models.ExtArq.uuid == gone.uuid)).one()
+        task = session.scalars(sa.select(models.Task).where(
+            models.Task.arq_uuid == gone.uuid)).one()
 
     def delete():
-        with db.writer() as session, Ledger(session, Cause('test')) as ledger:
-            releasing.delete(ledger, EVERYBODY, [gone.uuid], even_bound=True)
+        with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
+            arqs.delete(unit, EVERYBODY, [gone.uuid], even_bound=True)
     meanwhile(db, lambda statement: 'FOR UPDATE' in statement, delete)
-    with db.writer() as session, Ledger(session, Cause('test')) as ledger:
-        assert binding.failed(ledger, objects.Outcome(
-            kind='attach', handle_uuid=handle.uuid, turn=handle.turn, arq_uuid=gone.uuid,
-            error='No.'), most=1) is None
+    with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
+        assert Results(unit, 'host', [objects.TaskResult(
+            task_uuid=task.uuid, kind='prepare', handle_uuid=task.handle_uuid,
+            generation=task.generation, error='No.')], most_attempts=1).take() == []
     with db.reader() as session:
-        assert arqs.get(session, EVERYBODY, stays.uuid).state == State.BIND_STARTED
+        assert arqs_db.get(session, EVERYBODY, stays.uuid).state == State.BIND_STARTED
 
 
 def touches_handles(statement):
@@ -141,8 +135,8 @@ def test_a_host_is_forgotten_after_a_bind_that_has_taken_of_it(db, card):
     made = requested(db, 2)
     comes_by = threading.Event()
     with ThreadPoolExecutor() as others:
-        with db.writer() as session, Ledger(session, Cause('test')) as ledger:
-            start_bind(ledger, made)
+        with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
+            start_bind(unit, made)
             meanwhile(db, lambda statement: 'FOR UPDATE' in statement, comes_by.set)
             forgetting = others.submit(forget.forget, db, 'host')
             assert comes_by.wait(60)
@@ -171,9 +165,9 @@ def test_a_report_of_a_host_that_is_being_forgotten_comes_after_it(db, card):
 
     @engine.retried
     def tell():
-        with db.writer() as session, Ledger(session, Cause('test')) as ledger:
+        with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
             agents.accept(session, report)
-            inventory.reconcile(ledger, report)
+            inventory.reconcile(unit, report)
     report.sequence = 1
     tell()
     report.sequence = 2

@@ -35,8 +35,6 @@ def test_a_part_does_not_know_what_it_must_not_know(module, forbidden):
     assert imported(module, *forbidden) == '[]'
 
 
-#: modules of the conductor whose queries are still to be moved to cyborg.db
-STILL_OPEN = {'arqs.py', 'endpoint.py', 'sweep.py'}
 
 
 def packages_imported_by(path):
@@ -53,4 +51,4 @@ def test_the_conductor_leaves_sql_to_the_db_package():
     modules = sorted(conductor.rglob('*.py'))
     assert modules
     assert {str(path.relative_to(conductor)) for path in modules
-            if packages_imported_by(path) & {'sqlalchemy', 'oslo_db'}} == STILL_OPEN
+            if packages_imported_by(path) & {'sqlalchemy', 'oslo_db'}} == set()

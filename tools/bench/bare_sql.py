@@ -24,7 +24,7 @@ SHOWN = (
     .select_from(Arq.outerjoin(Profile, Arq.c.device_profile_id == Profile.c.id)
                  .outerjoin(Handle, Handle.c.arq_id == Arq.c.id)
                  .outerjoin(Agent, Agent.c.hostname == Arq.c.hostname)).order_by(Arq.c.id))
-IS_FREE = sa.and_(Handle.c.arq_id.is_(None), Handle.c.cleanup_since.is_(None),
+IS_FREE = sa.and_(Handle.c.arq_id.is_(None), Handle.c.withheld.is_(None),
                   Handle.c.is_missing.is_(False))
 LOCKED = sa.select(Arq).order_by(Arq.c.id).with_for_update()
 WHERE = (sa.select(Handle, Part, Device).select_from(
@@ -41,10 +41,10 @@ PROVIDER = (sa.select(Part, Device).join(Device, Part.c.device_id == Device.c.id
 FREE = (sa.select(Handle).where(Handle.c.deployable_id == given('part'), IS_FREE)
         .order_by(Handle.c.id))
 TAKE = (sa.update(Handle).where(Handle.c.id == given('handle'), IS_FREE)
-        .values(arq_id=given('arq'), turn=given('turn_')))
+        .values(arq_id=given('arq'), generation=given('generation_')))
 BIND = (sa.update(Arq).where(Arq.c.id == given('arq'), Arq.c.state == 'Initial').values(
     state='Bound', hostname=given('host'), device_rp_uuid=given('rp'),
-    instance_uuid=given('instance'), is_prepared=True))
+    instance_uuid=given('instance')))
 SHOW_ARQ = SHOWN.where(Arq.c.uuid == given('arq'))
 SHOW_INSTANCE = SHOWN.where(Arq.c.instance_uuid == given('instance'))
 HELD = WHERE.where(Handle.c.arq_id == given('arq'))
@@ -95,7 +95,7 @@ class Life:
         connection.execute(ADD_ARQ, {
             'uuid': self._arq, 'state': 'Initial', 'device_profile_id': profile.id,
             'device_profile_group_id': 0, 'profile_group': profile.groups[0],
-            'project_id': 'bare', 'is_prepared': False})
+            'project_id': 'bare'})
         self._note(connection, 'create', None, 'Initial')
 
     def _bind(self, connection: sa.Connection) -> None:
@@ -104,7 +104,7 @@ class Life:
         part = connection.execute(PROVIDER, {'rp': self._rp}).one()
         for handle in connection.execute(FREE, {'part': part.id}).all():
             if connection.execute(TAKE, {'handle': handle.id, 'arq': arq.id,
-                                         'turn_': handle.turn + 1}).rowcount:
+                                         'generation_': handle.generation + 1}).rowcount:
                 break
         connection.execute(BIND, {'arq': arq.id, 'host': self._host, 'rp': self._rp,
                                   'instance': self._instance})

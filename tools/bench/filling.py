@@ -110,7 +110,7 @@ class Filling:
                 'device_profile_id': self._profile, 'device_profile_group_id': 0,
                 'profile_group': {'resources:FPGA': '1'}, 'project_id': _project(n),
                 'hostname': _host(n), 'device_rp_uuid': _uuid('rp', n // HANDLES),
-                'instance_uuid': _uuid('instance', n), 'is_prepared': True}
+                'instance_uuid': _uuid('instance', n)}
 
     def _device(self, n: int) -> Row:
         return {'id': self.OFFSET + n, 'hostname': _host(n * HANDLES), 'key': f'card{n}',

@@ -82,7 +82,7 @@ class NvidiaGpuDriver(pci.Driver):
                               reserved=offer.room.reserved,
                               occupants=list(offer.room.instances))
 
-    def attach(self, handle: objects.AttachHandle, work: objects.Work) -> None:
+    def attach(self, handle: objects.AttachHandle, work: objects.Task) -> None:
         kind = handle.info.get('asked_type')
         if handle.type == objects.HandleType.MDEV:
             mdev.create(self.function(handle), kind or '', handle.uuid)

@@ -34,6 +34,11 @@ SHOWN = shapes.item(
         'description': 'the image that is being loaded'}),
     program_error=since((2, 7), shapes.TEXT_OR_NULL | {
         'description': 'why the last image could not be loaded'}),
+    program_progress=since((2, 8), shapes.TEXT_OR_NULL | {
+        'description': 'how far the loading of an image has got'}),
+    quarantine_reason=since((2, 8), shapes.TEXT_OR_NULL | {
+        'description': 'why a part of it could not be cleaned after a request; nobody gets that '
+                       'part before an operator has decided'}),
     attributes_list=shapes.TEXT | {
         'description': 'JSON in a string: a list of objects with one key each'})
 

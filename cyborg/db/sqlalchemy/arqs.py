@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accelerator requests in SQL: reading and creating them."""
+"""Accelerator requests in SQL."""
 
 import datetime
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 from oslo_utils import uuidutils
@@ -11,9 +12,8 @@ from sqlalchemy import orm
 
 from cyborg import errors, objects
 from cyborg.db.sqlalchemy import models, paging
-from cyborg.db.sqlalchemy.ledger import Ledger
 from cyborg.objects import arq_states
-from cyborg.objects.arq_states import Event, State
+from cyborg.objects.arq_states import State
 
 Arq, Handle, Profile = models.ExtArq, models.AttachHandle, models.DeviceProfile
 
@@ -44,12 +44,16 @@ FILTERS = {
     'project_id': Arq.project_id, 'device_profile_name': Profile.name,
     'state': STATE,
 }
+#: what a group says of where its units go, and the values for which a guest gets nothing
+ATTACH_TARGET, NO_GUEST = 'accel:attach_target', ('host', 'none')
 _ADD = sa.insert(Arq)
 _TABLE = Arq.__table__
 _WRITE = sa.update(_TABLE).where(
     _TABLE.c.id.in_(models.any_of('ids')), _TABLE.c.state == sa.bindparam('before'))
+#: how many requests that nobody bound one transaction deletes
+ABANDONED_AT_ONCE = 100
 NOWHERE = {'hostname': None, 'device_rp_uuid': None, 'instance_uuid': None,
-           'bind_deadline': None, 'is_prepared': False}
+           'bind_deadline': None}
 
 
 @dataclass(frozen=True)
@@ -75,8 +79,15 @@ def find(session: orm.Session, scope: Scope, filters: paging.Filters,
         query = query.where(Arq.state != State.BIND_FAILED)
     query = paging.page_of(session, query, Arq, FILTERS, filters, page)
     rows = session.execute(query, {'silent_since': scope.silent_since})
-    return [objects.Arq.of(row, attach_handle_info=row.attach_handle_info or {})
-            for row in rows]
+    return [objects.Arq.of(row, attach_handle_info=row.attach_handle_info or {},
+                           attach_handle_type=_shown_type(row)) for row in rows]
+
+
+def _shown_type(row: Any) -> str | None:
+    """Nova attaches nothing of a type that it does not know to the server."""
+    is_kept_from_guest = row.group.get(ATTACH_TARGET) in NO_GUEST
+    return objects.HandleType.TEST_PCI if row.attach_handle_type and is_kept_from_guest \
+        else row.attach_handle_type
 
 
 def get(session: orm.Session, scope: Scope, uuid: str) -> objects.Arq:
@@ -87,23 +98,17 @@ def get(session: orm.Session, scope: Scope, uuid: str) -> objects.Arq:
     return found[0]
 
 
-def create(ledger: Ledger, groups: Sequence[dict[str, str]], project_id: str | None,
-           profile: Profile | None) -> list[objects.Arq]:
-    """One request per unit that the groups ask for, in their order."""
+def insert(session: orm.Session, groups: Sequence[dict[str, str]], project_id: str | None,
+           profile_id: int | None) -> list[dict[str, Any]]:
+    """Store one new request per unit that the groups ask for, in their order; returns the rows."""
     now = models.now()
     rows = [
         {'uuid': uuidutils.generate_uuid(), 'state': State.INITIAL, 'group': group,
-         'device_profile_id': profile.id if profile else None,
-         'device_profile_group_id': index, 'project_id': project_id, 'created_at': now}
+         'device_profile_id': profile_id, 'device_profile_group_id': index,
+         'project_id': project_id, 'created_at': now}
         for index, group in enumerate(groups) for _ in range(units(group))]
-    ledger.session.execute(_ADD, rows)
-    for row in rows:
-        ledger.step(Arq(**row), Event.CREATE, None, State.INITIAL)
-    unbound = NOWHERE | dict.fromkeys(
-        ('attach_handle_type', 'attach_handle_uuid', 'reason', 'updated_at'))
-    name = profile.name if profile else None
-    return [objects.Arq.of(row | unbound, attach_handle_info={}, device_profile_name=name)
-            for row in rows]
+    session.execute(_ADD, rows)
+    return rows
 
 
 def units(group: dict[str, str]) -> int:
@@ -140,26 +145,10 @@ def require_all(rows: Sequence[Arq], uuids: Collection[str]) -> None:
         raise errors.ArqNotFound(uuids=', '.join(sorted(missing)))
 
 
-def move(ledger: Ledger, rows: Sequence[Arq], event: Event, reason: str | None = None,
-         **values: object) -> None:
-    """Take locked rows to the state that follows, and note the step: one compare-and-set.
-
-    The step tells where a request was when it is taken away, and where it is otherwise.
-    """
-    by_state: dict[str, list[Arq]] = {}
-    for row in rows:
-        by_state.setdefault(row.state, []).append(row)
-    for before, group in by_state.items():
-        after = arq_states.after(before, event, group[0].uuid)
-        for row in group:
-            ledger.step(row, event, before, after, reason)
-        write(ledger, group, before, after, reason=reason, **values)
-
-
-def write(ledger: Ledger, rows: Sequence[Arq], before: str, after: State,
+def write(session: orm.Session, rows: Sequence[Arq], before: str, after: State,
           **values: object) -> None:
     """Set state and values of rows that are still in the state before."""
-    written = ledger.session.execute(_WRITE, {
+    written = session.execute(_WRITE, {
         'ids': [row.id for row in rows], 'before': before, 'state': after, **values})
     if written.rowcount != len(rows):
         raise errors.BadArqState(uuid=', '.join(row.uuid for row in rows), state='changing',
@@ -167,3 +156,131 @@ def write(ledger: Ledger, rows: Sequence[Arq], before: str, after: State,
     for row in rows:
         for name, value in {'state': after, **values}.items():
             orm.attributes.set_committed_value(row, name, value)
+
+
+def delete(session: orm.Session, rows: Sequence[Arq]) -> None:
+    """Drop rows."""
+    session.execute(_DELETE, {'ids': [row.id for row in rows]})
+
+
+# -- which rows ------------------------------------------------------------------------------
+
+
+def wanted(session: orm.Session, uuids: Collection[str],
+           instances: Collection[str]) -> list[Arq]:
+    """These requests, and all others of these servers, ours until we are done."""
+    return list(session.scalars(_WANTED, {'uuids': list(uuids), 'instances': list(instances)}))
+
+
+def of_servers(session: orm.Session, instances: Collection[str]) -> list[Arq]:
+    """All requests of servers, ours until we are done."""
+    return locked(session, Arq.instance_uuid.in_(instances)) if instances else []
+
+
+def of_instance(session: orm.Session, instance: str, hostname: str | None = None) -> list[Arq]:
+    """All requests of a server, on one host or wherever, ours until we are done."""
+    query = _OF_INSTANCE.where(Arq.hostname == hostname) if hostname else _OF_INSTANCE
+    return list(session.scalars(query, {'instance': instance}))
+
+
+def by_uuids(session: orm.Session, scope: Scope, uuids: Collection[str]) -> list[Arq]:
+    """Requests that the caller may see, ours until we are done."""
+    return locked_by(session, _BY_UUID, scope, uuids=list(uuids))
+
+
+def by_ids(session: orm.Session, ids: Collection[int]) -> list[Arq]:
+    """Requests by row, ours until we are done."""
+    return locked(session, Arq.id.in_(ids)) if ids else []
+
+
+def in_states(session: orm.Session, uuid: str, states: Collection[State]) -> list[Arq]:
+    """A request, if it is in one of these states, ours until we are done."""
+    return locked(session, Arq.uuid == uuid, Arq.state.in_(states))
+
+
+def in_other_states(session: orm.Session, arq_id: int, states: Collection[State]) -> list[Arq]:
+    """A request, if it is in none of these states, ours until we are done."""
+    return locked(session, Arq.id == arq_id, Arq.state.not_in(states))
+
+
+def of_server_since(session: orm.Session, server: str, providers: Collection[str], state: State,
+                    before: datetime.datetime) -> list[Arq]:
+    """The requests of a server on these providers that are in this state since before then, ours
+    until we are done."""
+    return locked(session, Arq.instance_uuid == server, Arq.device_rp_uuid.in_(providers),
+                  Arq.state == state, Arq.updated_at < before)
+
+
+def named(session: orm.Session, uuids: Collection[str]) -> list[Arq]:
+    """Anybody's requests, ours until we are done."""
+    return locked(session, Arq.uuid.in_(uuids))
+
+
+def on_host(session: orm.Session, hostname: str) -> list[Arq]:
+    """All requests that are bound to a host, ours until we are done."""
+    return locked(session, Arq.hostname == hostname)
+
+
+def servers_of(session: orm.Session, uuids: Collection[str]) -> set[str]:
+    """The servers of requests."""
+    return {uuid for uuid in session.scalars(sa.select(Arq.instance_uuid).distinct().where(
+        Arq.uuid.in_(uuids), Arq.instance_uuid.is_not(None))) if uuid}
+
+
+def servers_holding(session: orm.Session, ids: Collection[int]) -> set[str]:
+    """The servers of requests, by row."""
+    return {uuid for uuid in session.scalars(sa.select(Arq.instance_uuid).where(
+        Arq.id.in_(ids))) if uuid} if ids else set()
+
+
+def overdue(session: orm.Session) -> list[str]:
+    """Requests whose bind should have ended by now."""
+    return list(session.scalars(sa.select(Arq.uuid).where(
+        Arq.state == State.BIND_STARTED, Arq.bind_deadline < models.now())))
+
+
+def abandoned(session: orm.Session, lifetime: datetime.timedelta) -> list[Arq]:
+    """Some requests that are older than this and were never bound, ours until we are done."""
+    ids = session.scalars(
+        sa.select(Arq.id).where(Arq.state == State.INITIAL,
+                                Arq.created_at < models.now() - lifetime)
+        .order_by(Arq.created_at).limit(ABANDONED_AT_ONCE)).all()
+    # somebody may have bound one since it was read
+    return locked(session, Arq.id.in_(ids), Arq.state == State.INITIAL) if ids else []
+
+
+def holding(session: orm.Session, hostname: str, *which: sa.ColumnElement[bool]) -> list[Arq]:
+    """Requests on a host that hold a handle which the host prepares, ours until we are done."""
+    is_held = sa.select(Handle.id).where(
+        Handle.arq_id == Arq.id, Handle.is_host_prepared, *which).exists()
+    return locked(session, Arq.hostname == hostname,
+                  Arq.state.in_((State.BOUND, State.BIND_STARTED)), is_held)
+
+
+def holding_present(session: orm.Session, hostname: str,
+                    handle_ids: Collection[int]) -> list[Arq]:
+    """Those that hold one of these handles, which is there."""
+    return holding(session, hostname, Handle.id.in_(handle_ids), Handle.is_missing.is_(False))
+
+
+def starting_with(session: orm.Session, handle_ids: Collection[int]) -> list[Arq]:
+    """Requests whose bind is under way and that hold one of these handles."""
+    return locked(session, Arq.state == State.BIND_STARTED, Arq.id.in_(
+        sa.select(Handle.arq_id).where(Handle.id.in_(handle_ids))))
+
+
+def holding_generations(session: orm.Session, hostname: str,
+                        handles: Collection[tuple[str, int]]) -> list[Arq]:
+    """Requests that hold one of these handles, by uuid and generation, which is there."""
+    return locked(
+        session, Arq.hostname == hostname, Arq.state.in_((State.BOUND, State.BIND_STARTED)),
+        Arq.id.in_(sa.select(Handle.arq_id).where(
+            Handle.is_missing.is_(False),
+            sa.tuple_(Handle.uuid, Handle.generation).in_(handles))))
+
+
+_WANTED = locking(sa.or_(Arq.uuid.in_(models.any_of('uuids')),
+                         Arq.instance_uuid.in_(models.any_of('instances'))))
+_BY_UUID = locking(Arq.uuid.in_(models.any_of('uuids')))
+_OF_INSTANCE = locking(Arq.instance_uuid == sa.bindparam('instance'))
+_DELETE = sa.delete(_TABLE).where(_TABLE.c.id.in_(models.any_of('ids')))

@@ -11,25 +11,22 @@ from sqlalchemy import orm
 
 from cyborg import objects
 from cyborg.db.sqlalchemy import attributes, models
+from cyborg.objects import Withheld
 
 Handle, Arq, Attribute = models.AttachHandle, models.ExtArq, models.Attribute
 #: statements on the table itself leave out what the mapper does, which nobody needs there
 _TABLE = Handle.__table__
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 300.0  #: seconds between two tries of a host
-#: states of a request for which a host has something to prepare
-UNPREPARED = (objects.State.BIND_STARTED, objects.State.PROVISIONING)
-NO_FAILURE = {'work_attempts': 0, 'work_error': None, 'work_due_at': None}
-
-#: nobody holds it, nothing is left to clean, it is not being programmed, and it is really there
-IS_FREE = sa.and_(_TABLE.c.arq_id.is_(None), _TABLE.c.cleanup_since.is_(None),
-                  _TABLE.c.is_programming.is_(False), _TABLE.c.is_missing.is_(False))
-#: to be loaded with handles: where they are, as far as their work says that
+#: no request holds it, nothing withholds it, and it is really there
+IS_FREE = sa.and_(_TABLE.c.arq_id.is_(None), _TABLE.c.withheld.is_(None),
+                  _TABLE.c.is_missing.is_(False))
+#: loaded with handles: where they are, as their tasks tell it
 PLACE = orm.joinedload(Handle.deployable).options(
-    orm.load_only(models.Deployable.name),
+    orm.load_only(models.Deployable.name, models.Deployable.uuid,
+                  models.Deployable.is_programmable),
     orm.joinedload(models.Deployable.device).load_only(
-        models.Device.hostname, models.Device.key, models.Device.driver_name,
-        models.Device.status, models.Device.fault))
+        models.Device.uuid, models.Device.hostname, models.Device.key,
+        models.Device.driver_name, models.Device.status, models.Device.fault))
 
 
 _PROVIDERS = (
@@ -39,19 +36,19 @@ _PROVIDERS = (
 #: the free handles of providers, in the order in which everybody tries, and their attributes that
 #: Placement knows: in one statement, for it is part of every bind
 _OFFERS = sa.union_all(
-    _PROVIDERS.add_columns(Handle.id.label('handle'), Handle.turn, Handle.is_host_prepared,
+    _PROVIDERS.add_columns(Handle.id.label('handle'), Handle.generation, Handle.is_host_prepared,
                            sa.null().label('key'), sa.null().label('value'))
     .outerjoin(Handle, sa.and_(Handle.deployable_id == models.Deployable.id, IS_FREE)),
     _PROVIDERS.add_columns(sa.null(), sa.null(), sa.null(), Attribute.key, Attribute.value)
     .join(Attribute, Attribute.deployable_id == models.Deployable.id)
     .where(attributes.IS_PUBLISHED)).order_by('handle')
 _TAKE = sa.update(_TABLE).where(
-    _TABLE.c.id == sa.bindparam('handle'), _TABLE.c.turn == sa.bindparam('last_turn'), IS_FREE)
+    _TABLE.c.id == sa.bindparam('handle'),
+    _TABLE.c.generation == sa.bindparam('last_generation'), IS_FREE)
 _HELD = (sa.select(Handle).where(Handle.arq_id.in_(models.any_of('arqs'))).order_by(Handle.id)
          .options(PLACE).execution_options(populate_existing=True))
 _RELEASE = sa.update(_TABLE).where(_TABLE.c.id.in_(models.any_of('ids'))).values(
-    arq_id=None, **NO_FAILURE, cleanup_since=sa.case(
-        (_TABLE.c.is_host_prepared, sa.bindparam('now', type_=models.Moment)), else_=None))
+    arq_id=None, withheld=sa.bindparam('why'))
 
 
 class Offer:
@@ -63,11 +60,11 @@ class Offer:
         self.resource_class: str | None = None
         #: as published
         self.traits = {os_traits.OWNER_CYBORG}
-        #: id, turn and whether the host prepares it, in the order in which everybody tries
+        #: id, generation and whether the host prepares it, in the order in which everybody tries
         self._free: list[tuple[int, int, bool]] = []
 
-    def add(self, handle: int, turn: int, is_host_prepared: bool) -> None:
-        self._free.append((handle, turn, is_host_prepared))
+    def add(self, handle: int, generation: int, is_host_prepared: bool) -> None:
+        self._free.append((handle, generation, is_host_prepared))
 
     def describe(self, key: str, value: str) -> None:
         """Note what an attribute says of its class and traits."""
@@ -79,9 +76,10 @@ class Offer:
     def take(self, session: orm.Session, arq_id: int) -> bool | None:
         """Take the first that is still free: does the host prepare it? None: there is none."""
         while self._free:
-            handle, turn, is_host_prepared = self._free.pop(0)
-            if session.execute(_TAKE, {'handle': handle, 'last_turn': turn, 'arq_id': arq_id,
-                                       'turn': turn + 1}).rowcount:
+            handle, generation, is_host_prepared = self._free.pop(0)
+            if session.execute(_TAKE, {
+                    'handle': handle, 'last_generation': generation, 'arq_id': arq_id,
+                    'generation': generation + 1}).rowcount:
                 return is_host_prepared
         return None
 
@@ -94,11 +92,11 @@ def offers(session: orm.Session, providers: Collection[str]) -> dict[str, Offer]
         if row.key is not None:
             offer.describe(row.key, row.value)
         elif row.handle is not None:
-            offer.add(row.handle, row.turn, row.is_host_prepared)
+            offer.add(row.handle, row.generation, row.is_host_prepared)
     return found
 
 
-class CleanUp(enum.Enum):
+class Wait(enum.Enum):
     """What has to happen before something of a provider can be had again."""
 
     NONE = enum.auto()  #: nothing: all is in use
@@ -106,25 +104,23 @@ class CleanUp(enum.Enum):
     OWED = enum.auto()  #: by an agent that is silent
 
 
-def clean_up(session: orm.Session, provider: str, silent_since: datetime.datetime) -> CleanUp:
-    """Will a handle be free as soon as its host is done with it?"""
-    agent = models.Agent
+def wait_for(session: orm.Session, provider: str, silent_since: datetime.datetime) -> Wait:
+    """Will a handle be free as soon as its host has done its tasks?"""
+    agent, task = models.Agent, models.Task
+    has_failed = sa.select(task.id).where(
+        task.handle_uuid == Handle.uuid, task.state == objects.TaskState.OPEN,
+        task.attempts > 0).exists()
     found = session.execute(
         sa.select(agent.last_heartbeat).select_from(Handle)
         .join(Handle.deployable).join(models.Deployable.device)
         .outerjoin(agent, agent.hostname == models.Device.hostname)
-        .where(models.Deployable.rp_uuid == provider, Handle.cleanup_since.is_not(None),
-               Handle.work_error.is_(None), Handle.is_missing.is_(False)).limit(1)).first()
+        .where(models.Deployable.rp_uuid == provider, Handle.is_missing.is_(False),
+               Handle.withheld.in_((Withheld.CLEANING, Withheld.PROGRAMMING)),
+               sa.not_(has_failed)).limit(1)).first()
     if found is None:
-        return CleanUp.NONE
+        return Wait.NONE
     is_silent = found.last_heartbeat is None or found.last_heartbeat < silent_since
-    return CleanUp.OWED if is_silent else CleanUp.UNDER_WAY
-
-
-def is_about(outcome: objects.Outcome, handle: Handle | None) -> bool:
-    """Does it tell of what was done for the present holder, or after the last one?"""
-    return handle is not None and (handle.uuid, handle.turn) == (
-        outcome.handle_uuid, outcome.turn)
+    return Wait.OWED if is_silent else Wait.UNDER_WAY
 
 
 def known_to_host(report: objects.Report) -> set[str]:
@@ -134,7 +130,7 @@ def known_to_host(report: objects.Report) -> set[str]:
 
 
 def gone(session: orm.Session, hostname: str) -> list[int]:
-    """What a host no longer has of all that it prepared for requests, by row."""
+    """Held handles that their host prepares and no longer has, by row."""
     return list(session.scalars(
         sa.select(Handle.id).join(Handle.deployable).join(models.Deployable.device)
         .where(models.Device.hostname == hostname, Handle.is_missing, Handle.is_host_prepared,
@@ -151,123 +147,80 @@ def held_by(session: orm.Session, arq_id: int) -> Handle | None:
     return next(iter(held_by_any(session, [arq_id])), None)
 
 
-def release(session: orm.Session, handles: Sequence[Handle]) -> None:
-    """Nobody holds these any more; what a host prepared waits for its clean-up."""
-    session.execute(_RELEASE, {'ids': [handle.id for handle in handles], 'now': models.now()})
-
-
-def mark_prepared(session: orm.Session, uuids: Sequence[str]) -> None:
-    """The host has prepared these."""
-    session.execute(sa.update(Handle).where(Handle.uuid.in_(uuids)).values(**NO_FAILURE))
-
-
-def mark_clean(session: orm.Session, outcomes: Sequence[objects.Outcome]) -> list[str]:
-    """The host has cleaned these, they can be taken again; answers the hosts where that is
-    news to Placement."""
-    is_meant = sa.tuple_(Handle.uuid, Handle.turn).in_(
-        [(outcome.handle_uuid, outcome.turn) for outcome in outcomes])
-    healed = session.scalars(
-        sa.select(models.Device.hostname).distinct()
-        .join(models.Device.deployables).join(models.Deployable.attach_handles)
-        .where(is_meant, sa.or_(Handle.work_error.is_not(None), Handle.is_missing))).all()
-    session.execute(
-        sa.update(Handle).where(is_meant, Handle.arq_id.is_(None))
-        .values(cleanup_since=None, **NO_FAILURE))
-    return list(healed)
-
-
-def note_failure(session: orm.Session, handle: Handle, error: str) -> int:
-    """The host failed; it tries again, later each time. Answers how often it has failed."""
-    handle.work_attempts += 1
-    handle.work_error = error
-    handle.work_due_at = models.now() + datetime.timedelta(seconds=pause(handle.work_attempts))
-    session.flush()
-    return handle.work_attempts
-
-
-def pause(attempts: int) -> float:
-    """Seconds between a failure and the next try."""
-    return min(FIRST_PAUSE * 2 ** min(attempts - 1, 16), LONGEST_PAUSE) if attempts else 0.0
-
-
-def unclean(session: orm.Session, outcome: objects.Outcome) -> Handle | None:
-    """The host could not clean a handle: answers it, if it should try again."""
-    handle = session.scalar(
-        sa.select(Handle).where(Handle.uuid == outcome.handle_uuid,
-                                Handle.turn == outcome.turn, Handle.cleanup_since.is_not(None))
-        .options(PLACE))
-    if handle is not None:
-        note_failure(session, handle, outcome.error)
-    return handle
-
-
-def work(handle: Handle, kind: objects.WorkKind,
-         arq: models.ExtArq | None = None) -> objects.Work:
-    """What the host is to do. The handle's deployable and device must be loaded."""
-    deployable, device = handle.deployable, handle.deployable.device
-    for_whom = {} if arq is None else {
-        'arq_uuid': arq.uuid, 'instance_uuid': arq.instance_uuid,
-        'project_id': arq.project_id, 'group': arq.group}
-    return objects.Work(
-        kind=kind, handle=objects.AttachHandle.of(handle), turn=handle.turn,
-        driver_name=device.driver_name,
-        device_key=device.key, deployable_name=deployable.name,
-        delay=pause(handle.work_attempts), **for_whom)
-
-
-#: the host has still to do its part of a bind
-_IS_UNPREPARED = sa.and_(
-    Handle.is_host_prepared, Handle.is_missing.is_(False), sa.or_(
-        sa.and_(Arq.state == objects.State.BIND_STARTED, Arq.is_prepared.is_(False)),
-        Arq.state == objects.State.PROVISIONING))
-#: the host owes something: a clean-up, also of what it no longer offers, or its part of a bind
-_IS_OWED = sa.or_(sa.and_(Handle.is_host_prepared, Handle.cleanup_since.is_not(None)),
-                  _IS_UNPREPARED)
-
-
-def pending(session: orm.Session, hostname: str) -> list[objects.Work]:
-    """All that the host has still to do, whatever got lost on the way."""
-    rows = session.execute(
-        sa.select(Handle, Arq).join(Handle.deployable).join(models.Deployable.device)
-        .outerjoin(Arq, Handle.arq_id == Arq.id)
-        .where(models.Device.hostname == hostname, _IS_OWED)
-        .options(orm.contains_eager(Handle.deployable).contains_eager(models.Deployable.device))
-        .order_by(Handle.id))
-    return [work(handle, objects.WorkKind.ATTACH, arq) if arq is not None
-            else work(handle, objects.WorkKind.DETACH) for handle, arq in rows]
-
-
-def owing_hosts(session: orm.Session, since: datetime.datetime,
-                silent_since: datetime.datetime) -> list[str]:
-    """Hosts whose agent lives and has owed something for so long that a message was lost.
-
-    Two queries in one, each by an index that has little but what is owed: of all handles in one
-    condition, a database would look at each.
-    """
-    unclean = (sa.select(Handle.deployable_id).where(
-        Handle.is_host_prepared, Handle.cleanup_since < since, _is_due(since)))
-    unprepared = (sa.select(Handle.deployable_id).join(Arq, Handle.arq_id == Arq.id).where(
-        Arq.state.in_(UNPREPARED), Arq.updated_at < since, _IS_UNPREPARED, _is_due(since)))
-    owing = sa.union(unclean, unprepared).subquery()
+def held_in(session: orm.Session, deployable_ids: Collection[int]) -> list[Handle]:
+    """What requests hold of deployables, with where it is."""
     return list(session.scalars(
-        sa.select(models.Device.hostname).distinct().select_from(owing)
-        .join(models.Deployable, models.Deployable.id == owing.c.deployable_id)
-        .join(models.Deployable.device)
-        .join(models.Agent, models.Agent.hostname == models.Device.hostname)
-        .where(models.Agent.last_heartbeat >= silent_since)))
+        sa.select(Handle).where(Handle.deployable_id.in_(deployable_ids),
+                                Handle.arq_id.is_not(None)).order_by(Handle.id)
+        .options(PLACE).execution_options(populate_existing=True)))
 
 
-def _is_due(since: datetime.datetime) -> sa.ColumnElement[bool]:
-    """Not what the host is to try again later."""
-    return sa.or_(Handle.work_due_at.is_(None), Handle.work_due_at < since)
+def by_uuid(session: orm.Session, uuids: Collection[str]) -> dict[str, Handle]:
+    """Handles as they are now, with where they are, until we are done."""
+    return {handle.uuid: handle for handle in session.scalars(
+        sa.select(Handle).where(Handle.uuid.in_(uuids)).order_by(Handle.id).options(PLACE)
+        .with_for_update(of=Handle).execution_options(populate_existing=True))}
 
 
-def unwanted(session: orm.Session, uuids: Sequence[str]) -> list[objects.Work]:
-    """Clean-ups for handles that were prepared for requests which are gone meanwhile."""
-    rows = list(session.scalars(
-        sa.select(Handle).where(Handle.uuid.in_(uuids), Handle.arq_id.is_(None))
-        .options(PLACE)))
+def lock(handles: Sequence[Handle]) -> None:
+    """See handles as they are now, until we are done."""
+    session = orm.object_session(handles[0]) if handles else None
+    if session is not None:
+        with session.no_autoflush:
+            session.scalars(
+                sa.select(Handle).where(Handle.id.in_([handle.id for handle in handles]))
+                .order_by(Handle.id).with_for_update()
+                .execution_options(populate_existing=True)).all()
+
+
+def release(session: orm.Session, handles: Sequence[Handle],
+            withheld: Withheld | None = None) -> None:
+    """No request holds these any more; they can be taken unless something withholds them."""
+    session.execute(_RELEASE, {'ids': [handle.id for handle in handles], 'why': withheld})
+    for handle in handles:
+        orm.attributes.set_committed_value(handle, 'arq_id', None)
+        orm.attributes.set_committed_value(handle, 'withheld', withheld)
+
+
+def withhold(session: orm.Session, why: Withheld, *where: sa.ColumnElement[bool]) -> int:
+    """Keep free handles from being taken; returns how many were free."""
+    return session.execute(
+        sa.update(Handle).where(IS_FREE, *where).values(withheld=why),
+        execution_options={'synchronize_session': False}).rowcount
+
+
+def withhold_one(session: orm.Session, handle: Handle, why: Withheld) -> bool:
+    """Keep a handle from being taken; False if it is not free any more."""
+    return bool(withhold(session, why, Handle.id == handle.id))
+
+
+def withhold_parts(session: orm.Session, deployable_ids: Collection[int], why: Withheld) -> int:
+    """Keep the free handles of deployables from being taken; returns how many were free."""
+    return withhold(session, why, Handle.deployable_id.in_(deployable_ids))
+
+
+def give_back(session: orm.Session, deployable_ids: Collection[int], why: Withheld,
+              then: Withheld | None = None) -> None:
+    """Let handles of deployables be taken again that were withheld for this reason, or withhold
+    them for another one."""
     session.execute(
-        sa.update(Handle).where(Handle.id.in_([row.id for row in rows]), IS_FREE)
-        .values(cleanup_since=models.now()), execution_options={'synchronize_session': False})
-    return [work(row, objects.WorkKind.DETACH) for row in rows]
+        sa.update(Handle).where(Handle.deployable_id.in_(deployable_ids), Handle.withheld == why)
+        .values(withheld=then), execution_options={'synchronize_session': False})
+
+
+def leftovers(session: orm.Session, hostname: str, uuids: Collection[str]) -> list[Handle]:
+    """Free handles of a host for which a mediated device exists."""
+    return list(session.scalars(
+        sa.select(Handle).join(Handle.deployable).join(models.Deployable.device)
+        .where(models.Device.hostname == hostname, IS_FREE, Handle.uuid.in_(uuids),
+               Handle.type == objects.HandleType.MDEV).order_by(Handle.id)
+        .options(PLACE).execution_options(populate_existing=True)))
+
+
+def use_of(session: orm.Session,
+           deployable_ids: Collection[int]) -> list[tuple[Handle, str | None]]:
+    """The handles of deployables, each with the uuid of the request that holds it."""
+    return [(handle, arq) for handle, arq in session.execute(
+        sa.select(Handle, Arq.uuid).outerjoin(Handle.arq)
+        .where(Handle.deployable_id.in_(deployable_ids)).order_by(Handle.id)
+        .execution_options(populate_existing=True))]

@@ -9,9 +9,10 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from cyborg.db.sqlalchemy import models
+from cyborg.objects import TaskKind, TaskState
 from cyborg.objects.arq_states import State
 
-Arq, Handle = models.ExtArq, models.AttachHandle
+Arq, Handle, Task = models.ExtArq, models.AttachHandle, models.Task
 Deployable, Device, Event = models.Deployable, models.Device, models.NovaEvent
 
 #: tuples of the columns that the function names
@@ -48,16 +49,25 @@ def unchanged(session: orm.Session, states: Collection[State],
 def waiting_for_clean_up(session: orm.Session, before: datetime.datetime) -> Rows:
     """Handles that wait since before then: uuid, host, failed attempts and the last error."""
     return session.execute(
-        sa.select(Handle.uuid, Device.hostname, Handle.work_attempts, Handle.work_error)
-        .join(Handle.deployable).join(Deployable.device)
-        .where(Handle.cleanup_since < before)).all()
+        sa.select(Task.handle_uuid, Task.hostname, Task.attempts, Task.error)
+        .where(Task.state == TaskState.OPEN, Task.created_at < before,
+               Task.kind.in_((TaskKind.RELEASE, TaskKind.CLEAN))).order_by(Task.id)).all()
+
+
+def quarantined(session: orm.Session) -> Rows:
+    """Handles that could not be cleaned: uuid, host and the error."""
+    return session.execute(
+        sa.select(Task.handle_uuid, Task.hostname, Task.error)
+        .where(Task.state == TaskState.QUARANTINED).order_by(Task.id)).all()
 
 
 def waiting_for_image(session: orm.Session, before: datetime.datetime) -> Rows:
     """Deployables that wait since before then: uuid, image and host."""
     return session.execute(
-        sa.select(Deployable.uuid, Deployable.program_image, Device.hostname)
-        .join(Deployable.device).where(Deployable.program_since < before)).all()
+        sa.select(Task.deployable_uuid, sa.func.coalesce(Task.image_uuid, Task.image),
+                  Task.hostname)
+        .where(Task.state == TaskState.OPEN, Task.created_at < before,
+               Task.kind == TaskKind.PROGRAM).order_by(Task.id)).all()
 
 
 def count_waiting_events(session: orm.Session, before: datetime.datetime) -> int:

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from cyborg import errors, objects
-from cyborg.db.sqlalchemy import agents, models, paging
+from cyborg.db.sqlalchemy import models, paging
 
 Device = models.Device
 NOT_SHOWN = {'deployables', 'control_paths', 'doubt'}  #: with the device itself
@@ -40,7 +40,6 @@ def set_status(session: orm.Session, uuid: str, status: str) -> str:
     if hostname is None:
         raise errors.DeviceNotFound(uuid=uuid)
     session.execute(sa.update(Device).where(Device.uuid == uuid).values(status=status))
-    agents.distrust(session, [hostname])
     return hostname
 
 
@@ -56,7 +55,23 @@ def delete(session: orm.Session, devices: Iterable[Device]) -> None:
         session.delete(device)
 
 
-def forget_divided(session: orm.Session, hostname: str) -> None:
-    """Forget which cards of a host were divided."""
-    divided = models.DividedCard
-    session.execute(sa.delete(divided).where(divided.hostname == hostname))
+def load(session: orm.Session, hostname: str) -> list[Device]:
+    """All devices of a host with all their parts, in as many queries as there are tables."""
+    parts, part = orm.selectinload(Device.deployables), models.Deployable
+    return list(session.scalars(
+        sa.select(Device).where(Device.hostname == hostname).order_by(Device.id)
+        .options(orm.selectinload(Device.control_paths),
+                 parts.selectinload(part.attributes),
+                 parts.selectinload(part.attach_handles))))
+
+
+def divided(session: orm.Session, hostname: str) -> list[models.DividedCard]:
+    """Cards that were given out by their virtual functions when they left a host."""
+    return list(session.scalars(sa.select(models.DividedCard).where(
+        models.DividedCard.hostname == hostname)))
+
+
+def forget_divided(session: orm.Session, hostname: str, key: str | None = None) -> None:
+    """Forget such a card, or all of a host."""
+    query = sa.delete(models.DividedCard).where(models.DividedCard.hostname == hostname)
+    session.execute(query if key is None else query.where(models.DividedCard.key == key))

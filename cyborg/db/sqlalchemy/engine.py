@@ -15,6 +15,11 @@ from sqlalchemy import dialects, orm
 from cyborg import errors
 
 F = TypeVar('F', bound=Callable[..., Any])
+#: for those who use sessions and must not know what they are made of
+Session, Query = orm.Session, sa.Select
+ConnectionLost, Duplicate = db_exc.DBConnectionError, db_exc.DBDuplicateEntry
+#: these say nothing of what was to be stored: the transaction has to be repeated as a whole
+TRANSIENT = (db_exc.DBDeadlock, db_exc.DBConnectionError)
 
 WRITES = 'cyborg_writes'
 #: seconds without use after which a connection is looked at before it is used again

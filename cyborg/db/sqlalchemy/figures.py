@@ -7,10 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from cyborg.db.sqlalchemy import models, nova_events
-
-#: a range, which every database finds in an index; SQLite does not if asked for what is not null
-LONG_AGO = datetime.datetime.min.replace(year=1970, tzinfo=datetime.UTC)
+from cyborg.db.sqlalchemy import models, nova_events, tasks
+from cyborg.objects import TaskKind, TaskState
 
 
 def figures(session: orm.Session, silent_since: datetime.datetime) -> dict[str, Any]:
@@ -21,8 +19,12 @@ def figures(session: orm.Session, silent_since: datetime.datetime) -> dict[str, 
         'devices': _by(session, models.Device, models.Device.type),
         'agents': {'true': _count(session, models.Agent, is_alive),
                    'false': _count(session, models.Agent, sa.not_(is_alive))},
-        'cleanups_owed': _count(session, models.AttachHandle,
-                                models.AttachHandle.cleanup_since > LONG_AGO),
+        'cleanups_owed': _count(session, models.Task, models.Task.state == TaskState.OPEN,
+                                models.Task.kind.in_(tasks.HAND_BACK)),
+        'programmings_open': _count(session, models.Task, models.Task.state == TaskState.OPEN,
+                                    models.Task.kind == TaskKind.PROGRAM),
+        'handles_quarantined': _count(session, models.Task,
+                                      models.Task.state == TaskState.QUARANTINED),
         'events_waiting': _count(session, models.NovaEvent,
                                  models.NovaEvent.given_up_at.is_(None)),
         'events_given_up': nova_events.given_up(session)}

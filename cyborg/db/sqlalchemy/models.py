@@ -3,7 +3,6 @@
 
 import datetime
 import json
-import time
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,7 +12,7 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.ext import compiler
 from sqlalchemy.sql import functions
 
-from cyborg.objects import arq_states, devices
+from cyborg.objects import arq_states, devices, tasks
 
 UTC = datetime.UTC
 NAMES = {
@@ -176,17 +175,11 @@ class Deployable(Base):
     bitstream_id: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
     #: what the hardware told of its content since that image was loaded
     bitstream_content: orm.Mapped[dict[str, str] | None] = orm.mapped_column(Json)
+    #: what Glance says of that image: its name, its functions
+    bitstream_facts: orm.Mapped[dict[str, str] | None] = orm.mapped_column(Json)
     is_programmable: orm.Mapped[bool] = orm.mapped_column(default=False)
-    #: the image that the host has to load; until it says how that went, nobody can take a
-    #: handle of this, or of what is below it
-    program_image: orm.Mapped[str | None] = orm.mapped_column(sa.String(36), index=True)
-    #: grows each time that begins, so that what a host says of an earlier time is known as late
-    program_turn: orm.Mapped[int] = orm.mapped_column(
-        sa.BigInteger, default=lambda: time.time_ns() // 1000)
-    program_since: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Moment, index=True)
-    #: the request that asked for it
-    program_request_id: orm.Mapped[str | None] = orm.mapped_column(sa.String(64))
-    program_error: orm.Mapped[str | None] = orm.mapped_column(sa.Text)
+    #: the last task that loaded an image into it, or is to do so
+    program_task_uuid: orm.Mapped[str | None] = orm.mapped_column(sa.String(36))
     num_accelerators: orm.Mapped[int]
 
     device: orm.Mapped[Device] = orm.relationship(back_populates='deployables')
@@ -259,8 +252,6 @@ class ExtArq(Base):
     hostname: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
     device_rp_uuid: orm.Mapped[str | None] = orm.mapped_column(sa.String(36))
     instance_uuid: orm.Mapped[str | None] = orm.mapped_column(sa.String(36), index=True)
-    #: the host has done its part of a bind that still waits for others of the same server
-    is_prepared: orm.Mapped[bool] = orm.mapped_column(default=False)
     #: when a bind that has not ended by then has failed
     bind_deadline: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Moment)
     reason: orm.Mapped[str | None] = orm.mapped_column(sa.Text)
@@ -285,28 +276,71 @@ class AttachHandle(Base):
     #: no driver sees it any more; kept because somebody holds it
     is_missing: orm.Mapped[bool] = orm.mapped_column(default=False)
     arq_id: orm.Mapped[int | None] = _reference('ext_arqs.id', unique=True)
-    #: what it belongs to is being programmed; here, where a bind takes it, so that the two
-    #: never pass one another
-    is_programming: orm.Mapped[bool] = orm.mapped_column(default=False)
+    #: why nobody can take it though no request holds it; here, in the row that a bind takes, so
+    #: that a bind and whatever withholds the handle never pass one another
+    withheld: orm.Mapped[str | None] = orm.mapped_column(sa.String(16), index=True)
     #: grows each time it is taken, so that a message about an earlier holder is known as late;
     #: begins with the sequence of the report that brought it, for the handle of a card that
     #: comes back is made anew, with the same uuid
-    turn: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
-    #: since when the host owes a clean-up; until it is done nobody can take the handle
-    cleanup_since: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Moment, index=True)
-    #: what the host tried and failed to do for it since it last succeeded, and why
-    work_attempts: orm.Mapped[int] = orm.mapped_column(default=0)
-    work_error: orm.Mapped[str | None] = orm.mapped_column(sa.Text)
-    #: not before then is it tried again
-    work_due_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Moment)
+    generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    #: how its host cleans it after each request
+    cleaning: orm.Mapped[str] = orm.mapped_column(sa.String(8), default=devices.Cleaning.NONE)
 
     deployable: orm.Mapped[Deployable] = orm.relationship(back_populates='attach_handles')
 
+    arq: orm.Mapped[ExtArq | None] = orm.relationship(back_populates='attach_handle')
+
     @property
     def is_unused(self) -> bool:
-        """Nobody holds it, and its host is done with it."""
-        return self.arq_id is None and self.cleanup_since is None and not self.is_programming
-    arq: orm.Mapped[ExtArq | None] = orm.relationship(back_populates='attach_handle')
+        """No request holds it, and its host has no task for it."""
+        return self.arq_id is None and self.withheld is None
+
+
+class Task(Base):
+    """What a host must do, and what it did. It outlives what it is about, so it refers to that by
+    value. A finished task is the record of a hand-back, or of a programming."""
+
+    __tablename__ = 'tasks'
+    __table_args__ = _table(
+        _one_of('kind', tasks.TaskKind), _one_of('state', tasks.TaskState),
+        sa.Index('ix_tasks_hostname_state', 'hostname', 'state'),
+        sa.Index('ix_tasks_state_created_at', 'state', 'created_at'),
+        sa.Index('ix_tasks_handle_uuid_state', 'handle_uuid', 'state'))
+
+    uuid: orm.Mapped[str] = _uuid()
+    kind: orm.Mapped[str] = orm.mapped_column(sa.String(16))
+    state: orm.Mapped[str] = orm.mapped_column(sa.String(16), default=tasks.TaskState.OPEN)
+    hostname: orm.Mapped[str] = orm.mapped_column(sa.String(255))
+    device_uuid: orm.Mapped[str] = orm.mapped_column(sa.String(36), index=True)
+    deployable_uuid: orm.Mapped[str] = orm.mapped_column(sa.String(36), index=True)
+    #: None: the task concerns the deployable as a whole
+    handle_uuid: orm.Mapped[str | None] = orm.mapped_column(sa.String(36))
+    #: of the handle when the task was made
+    generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    #: the request for which, or after which, the host does it; None: for an operator
+    arq_uuid: orm.Mapped[str | None] = orm.mapped_column(sa.String(36), index=True)
+    instance_uuid: orm.Mapped[str | None] = orm.mapped_column(sa.String(36))
+    project_id: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    request_id: orm.Mapped[str | None] = orm.mapped_column(sa.String(64))
+    #: program: the image as it was asked for, and the one that it turned out to be
+    image: orm.Mapped[dict[str, str] | None] = orm.mapped_column(Json)
+    image_uuid: orm.Mapped[str | None] = orm.mapped_column(sa.String(36))
+    #: clean: what the profile says; None: as the host is configured
+    cleaning: orm.Mapped[str | None] = orm.mapped_column(sa.String(8))
+    is_cleaning_required: orm.Mapped[bool | None]
+    #: clean: no other request holds a part of the deployable
+    is_alone: orm.Mapped[bool | None]
+    #: how often the host failed, and why it failed last
+    attempts: orm.Mapped[int] = orm.mapped_column(default=0)
+    error: orm.Mapped[str | None] = orm.mapped_column(sa.Text)
+    progress: orm.Mapped[str | None] = orm.mapped_column(sa.Text)
+    #: the host does not try again before then
+    due_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Moment)
+    finished_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Moment, index=True)
+    seconds: orm.Mapped[float | None] = orm.mapped_column(sa.Float)
+    steps: orm.Mapped[list[dict[str, Any]] | None] = orm.mapped_column(Json)
+    #: of the kernel's driver and the firmware at that time
+    versions: orm.Mapped[dict[str, str] | None] = orm.mapped_column(Json)
 
 
 class ArqTransition(Base):

@@ -28,18 +28,20 @@ class Cut(BaseException):
 
 
 def _work(device: objects.Device, part: objects.Deployable, handle: objects.AttachHandle,
-          number: int = 1) -> objects.Work:
+          number: int = 1) -> objects.Task:
     """As the conductor asks for it: the handle has a uuid by then."""
     stored = objects.AttachHandle(
         uuid=str(uuid.UUID(int=number, version=4)), key=handle.key, type=handle.type,
         info=handle.info, is_host_prepared=handle.is_host_prepared)
-    return objects.Work(
-        kind=objects.WorkKind.ATTACH, handle=stored, driver_name=device.driver_name,
+    return objects.Task(
+        uuid=str(uuid.UUID(int=number + 3)), kind=objects.TaskKind.PREPARE, generation=1,
+        deployable_uuid=str(uuid.UUID(int=number + 4)), handle=stored,
+        driver_name=device.driver_name,
         device_key=device.key, deployable_name=part.name, arq_uuid=str(uuid.UUID(int=number + 1)),
         instance_uuid=str(uuid.UUID(int=number + 2)), group={})
 
 
-def prepared(bench: Bench) -> list[objects.Work]:
+def prepared(bench: Bench) -> list[objects.Task]:
     """One a model and resource class is enough: the others are the same to the driver."""
     found = {}
     for device, part, handle in handles(bench.discover().values()):
@@ -109,10 +111,10 @@ def survives_cuts(bench: Bench) -> None:
     """Attaching or detaching that was cut off anywhere is completed by repeating it."""
     before = bench.picture()
     for work in prepared(bench):
-        def attach(driver: Driver, work: objects.Work = work) -> None:
+        def attach(driver: Driver, work: objects.Task = work) -> None:
             driver.attach(work.handle, work)
 
-        def detach(driver: Driver, work: objects.Work = work) -> None:
+        def detach(driver: Driver, work: objects.Task = work) -> None:
             driver.detach(work.handle)
         attach(bench.driver())
         during = bench.picture()

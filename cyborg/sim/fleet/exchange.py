@@ -26,11 +26,11 @@ class Conducted:
     target = endpoints.Conducted.target
 
     def __init__(self, hosts: Mapping[str, Host]) -> None:
-        self._agents = {name: endpoints.Conducted(host, host.attacher)
+        self._agents = {name: endpoints.Conducted(host, host.worker)
                         for name, host in hosts.items()}
 
-    def do(self, context: Any, hostname: str, works: list[Any]) -> None:
-        self._agents[hostname].do(context, works)
+    def perform(self, context: Any, hostname: str, tasks: list[Any]) -> None:
+        self._agents[hostname].perform(context, tasks)
 
     def wake(self, context: Any, hostname: str) -> None:
         self._agents[hostname].wake(context)

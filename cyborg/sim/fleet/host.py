@@ -10,10 +10,10 @@ from oslo_config import cfg
 from cyborg import objects
 from cyborg.accelerator.sysfs import Sysfs
 from cyborg.agent import inventory
-from cyborg.agent.attach import Attacher
 from cyborg.agent.bitstreams import Bitstreams
+from cyborg.agent.cleaning import Cleaner
 from cyborg.agent.pool import Pool
-from cyborg.agent.programming import Programmer
+from cyborg.agent.worker import Worker
 from cyborg.clients.placement import Published
 from cyborg.conductor.rpcapi import ConductorAPI
 
@@ -34,13 +34,13 @@ class Cards:
     def discover(self) -> list[objects.Device]:
         return [_card(number) for number in range(self.count)]
 
-    def attach(self, work: objects.Work) -> None:
+    def attach(self, task: objects.Task) -> None:
         """Done at once."""
 
-    def detach(self, work: objects.Work) -> None:
+    def detach(self, task: objects.Task) -> None:
         """Done at once."""
 
-    def lost(self, works: Sequence[objects.Work]) -> list[objects.Work]:
+    def lost(self, tasks: Sequence[objects.Task]) -> list[objects.Task]:
         """Nobody undoes what was done."""
         return []
 
@@ -65,21 +65,20 @@ class Host(inventory.Inventory):
         self.name = name
         self.cards = Cards(cards)
         guards: list[Any] = [self.cards]
-        self.attacher = Attacher(name, guards, conductor, pool)
-        programmer = Programmer(name, Bitstreams(conf, name, guards, None), conductor, pool)
-        super().__init__(conf, name, guards, conductor, NoPlacement(), self.attacher, programmer,
-                         sysfs)
+        self.worker = Worker(name, guards, conductor, pool, Bitstreams(conf, name, None),
+                             Cleaner(conf, name))
+        super().__init__(conf, name, guards, conductor, NoPlacement(), self.worker, sysfs)
         self._done = 0
         self.wake()
 
     @property
     def must_look(self) -> bool:
         """Did something happen since the last round?"""
-        return self._awake.is_set() or self.attacher.count != self._done
+        return self._awake.is_set() or self.worker.count != self._done
 
     def look(self) -> None:
         """A round as the real agent makes it."""
-        self._done = self.attacher.count
+        self._done = self.worker.count
         self._awake.clear()
         try:
             self.sync()

@@ -31,7 +31,7 @@ class AcmeTurboDriver(pci.Driver):
                 info=card.attach_info | {'asked_type': KIND, 'vgpu_mark': f'{KIND}_{number}'})
             for number in range(kind.max_instances or 0)])
 
-    def attach(self, handle: objects.AttachHandle, work: objects.Work) -> None:
+    def attach(self, handle: objects.AttachHandle, work: objects.Task) -> None:
         mdev.create(self.function(handle), KIND, handle.uuid)
 
     def detach(self, handle: objects.AttachHandle) -> None:

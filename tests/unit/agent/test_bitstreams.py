@@ -7,9 +7,9 @@ import pytest
 from oslo_config import cfg
 
 from cyborg import conf as options
-from cyborg import errors, objects
+from cyborg import errors
 from cyborg.accelerator.driver import Driver
-from cyborg.agent.bitstreams import Bitstreams
+from cyborg.agent.bitstreams import Bitstreams, Wanted
 from cyborg.agent.drivers import Guard
 
 IMAGE = '4f0c5ab1-3f5c-4b7e-9a35-0b1c7c2d9f10'
@@ -64,10 +64,10 @@ def driver():
 
 @pytest.fixture
 def load(conf, driver):
-    def load(glance, driver_name='reading', **facts):
-        Bitstreams(conf, 'compute1', [Guard(driver, 60)], glance).load(objects.Programming(
-            image_uuid=IMAGE, deployable_uuid=IMAGE, driver_name=driver_name, device_key='k',
-            deployable_name='compute1_region0', vendor='8086', **facts))
+    def load(glance, project_id=None):
+        wanted = Wanted({'bitstream_id': IMAGE}, '8086', [], [], project_id, None)
+        with Bitstreams(conf, 'compute1', glance).fetched(wanted) as image:
+            Guard(driver, 60).program('card', 'region0', image.path, image.properties)
     return load
 
 
@@ -101,11 +101,6 @@ def test_what_was_left_of_an_agent_that_was_killed_is_removed(conf, tmp_path, lo
 def test_a_host_without_a_glance_says_what_to_set(load):
     with pytest.raises(errors.Unavailable, match=r'set \[glance\] auth_type'):
         load(None)
-
-
-def test_a_driver_that_is_no_longer_enabled_is_named(load):
-    with pytest.raises(errors.DriverNotFound, match='gone_driver'):
-        load(Images(), driver_name='gone_driver')
 
 
 def test_a_driver_is_told_what_glance_knows_of_the_image(load, driver):

@@ -93,8 +93,9 @@ def test_a_driver_that_comes_back_is_asked_again():
     assert [each.key for each in guarded.discover()] == ['late']
 
 
-def order(card, kind='attach'):
-    return objects.Work(kind=kind, driver_name='hanging', device_key=card, deployable_name='n',
+def order(card, kind='prepare'):
+    return objects.Task(uuid=HANDLE, generation=1, deployable_uuid=HANDLE, kind=kind,
+                        driver_name='hanging', device_key=card, deployable_name='n',
                         handle=objects.AttachHandle(uuid=HANDLE, key='k', type='PCI', info={}))
 
 
@@ -105,14 +106,14 @@ def test_while_a_call_hangs_on_a_card_no_other_is_begun_there():
         with pytest.raises(errors.DriverFailed, match='preparing k'):
             guarded.attach(order('a'))
     with pytest.raises(errors.DriverFailed, match='preparing k still hangs'):
-        guarded.detach(order('a', 'detach'))
+        guarded.detach(order('a', 'release'))
     eventually(lambda: hanging.begun)
     assert hanging.begun == 1
     guarded._timeout = 60
-    guarded.detach(order('b', 'detach'))
+    guarded.detach(order('b', 'release'))
     hanging.gate.set()
     eventually(lambda: not guarded._hanging('a'))
-    guarded.detach(order('a', 'detach'))
+    guarded.detach(order('a', 'release'))
 
 
 def test_a_card_on_which_a_call_hangs_is_shown_with_a_fault():
@@ -146,7 +147,9 @@ class Noting(Healthy):
 
 def work():
     handle = objects.AttachHandle(uuid=HANDLE, key='k', type='PCI', info={})
-    return objects.Work(kind='detach', handle=handle, driver_name='noting', device_key='d')
+    return objects.Task(uuid=HANDLE, generation=1, deployable_uuid=HANDLE, kind='release',
+                        deployable_name='n', handle=handle, driver_name='noting',
+                        device_key='d')
 
 
 def test_what_is_detached_is_not_cleaned_at_the_same_time():

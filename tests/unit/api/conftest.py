@@ -124,7 +124,7 @@ class Conductor:
         found = self._get('deployables', context, uuid, errors.DeployableNotFound(uuid=uuid))
         found.bitstream_id = image_uuid
         started = found.obj_clone()
-        started.program_image = image_uuid
+        started.program_image, started.is_programming = image_uuid, True
         return started
 
     def list_attributes(self, context, filters, page, nested):

@@ -165,9 +165,9 @@ def test_what_fails_for_another_reason_meanwhile_is_told_at_once():
 # -- programming -----------------------------------------------------------------------------
 
 
-def part(image=None, turn=1, loaded=None, error=None):
-    return deployable(1, program_image=image, program_turn=turn, program_error=error,
-                      bitstream_id=loaded)
+def part(image=None, task=1, loaded=None, error=None):
+    return deployable(1, program_image=image, is_programming=image is not None,
+                      program_task_uuid=uuid(task), program_error=error, bitstream_id=loaded)
 
 
 def test_the_wait_ends_when_the_image_is_loaded():
@@ -177,7 +177,7 @@ def test_the_wait_ends_when_the_image_is_loaded():
 
 
 def test_what_is_asked_for_once_more_is_waited_for_too():
-    conductor = Answers(part('a', turn=2), part(loaded='a', turn=2))
+    conductor = Answers(part('a', task=2), part(loaded='a', task=2))
     assert waiter(conductor, Time()).program(CONTEXT, part('a')).bitstream_id == 'a'
 
 
@@ -185,9 +185,9 @@ def test_what_is_asked_for_once_more_is_waited_for_too():
     (part(error='The card is on fire.'), 'on fire'),
     (part(error='The card is on fire.', loaded='b'), 'on fire'),
     (errors.DeployableNotFound(uuid=uuid(1)), 'went away'),
-    (part('b', turn=2), 'programmed anew'),
-    (part(loaded='b', turn=2), 'programmed anew'),
-    (part(error='Of the other one.', turn=2), 'programmed anew'),
+    (part('b', task=2), 'programmed anew'),
+    (part(loaded='b', task=2), 'programmed anew'),
+    (part(error='Of the other one.', task=2), 'programmed anew'),
 ])
 def test_what_will_not_be_there_is_an_error(seen, sentence):
     with pytest.raises(errors.ProgramFailed, match=sentence):

@@ -15,10 +15,10 @@ from oslo_utils import timeutils
 from cyborg import errors
 from cyborg.conductor import outbox as outboxes
 from cyborg.conductor.audit import Audit
+from cyborg.conductor.engine.unit_of_work import UnitOfWork
 from cyborg.conductor.outbox import Outbox
 from cyborg.db.sqlalchemy import arqs, history, migration, models, nova_events
 from cyborg.db.sqlalchemy.engine import Database
-from cyborg.db.sqlalchemy.ledger import Ledger
 from tests.fixtures.cloud import eventually
 
 PATIENCE = datetime.timedelta(days=1)
@@ -276,8 +276,8 @@ def test_a_claim_whose_commit_was_not_answered_is_found_again(outbox, db, nova, 
 
 
 def step(db, arq, event, before, after):
-    with db.writer() as session, Ledger(session, history.Cause('test')) as ledger:
-        ledger.step(models.ExtArq(uuid=arq), event, before, after)
+    with db.writer() as session, UnitOfWork(session, history.Cause('test')) as unit:
+        unit.step(models.ExtArq(uuid=arq), event, before, after)
 
 
 LEAVING = [('provision', 'Bound', 'Provisioning'), ('unbind', 'Bound', 'Unbound'),
@@ -380,9 +380,9 @@ def test_what_becomes_untrue_as_it_is_given_up_is_not_told_of(
 def test_that_nova_did_not_hear_of_a_state_does_not_end_it(outbox, db, clock, refused):
     """Given what is bound for half of the patience, then given up, then unbound."""
     def step(event, before, after):
-        with db.writer() as session, Ledger(session, history.Cause('test')) as ledger:
+        with db.writer() as session, UnitOfWork(session, history.Cause('test')) as unit:
             [row] = arqs.locked(session, models.ExtArq.uuid == refused)
-            ledger.step(row, event, before, after)
+            unit.step(row, event, before, after)
     step('bind', 'Initial', 'Bound')
     try_for(outbox, clock, PATIENCE / 2)
     clock.go_on(PATIENCE)

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from cyborg.conductor.audit import Audit
-from cyborg.db.sqlalchemy import attach_handles, history, migration, models, programming
+from cyborg.db.sqlalchemy import history, migration, models, tasks
 from tools.bench.filling import HANDLES, Filling
 
 pytestmark = pytest.mark.migrations
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.migrations
 DEVICES = 250
 DAY = datetime.timedelta(days=1)
 #: whose rows grow with the cloud
-LARGE = {'attach_handles', 'ext_arqs', 'deployables', 'devices', 'arq_transitions'}
+LARGE = {'attach_handles', 'tasks', 'ext_arqs', 'deployables', 'devices', 'arq_transitions'}
 
 
 @pytest.fixture
@@ -52,8 +52,7 @@ ANALYSED = {'mysql': [f'ANALYZE TABLE {name}' for name in models.Base.metadata.t
 def look(session):
     """All that a round asks of the whole cloud."""
     now = models.now()
-    attach_handles.owing_hosts(session, now, now - DAY)
-    programming.owing_hosts(session, now, now - DAY)
+    tasks.owing_hosts(session, now, now - DAY)
     history.prune(session, now - DAY)
 
 
@@ -94,8 +93,8 @@ def test_what_is_owed_is_found_by_indexes(database, fill):
 
 def test_what_a_host_has_to_do_is_found_among_its_own(database, fill):
     fill(DEVICES)
-    for pending in (attach_handles.pending, programming.pending):
-        assert scans(database, lambda session, ask=pending: ask(session, 'stored1')) == set()
+    for ask in (tasks.pending, tasks.of_host):
+        assert scans(database, lambda session, ask=ask: ask(session, 'stored1')) == set()
 
 
 class Neighbour:

@@ -44,7 +44,7 @@ def test_check_constraints_are_alike_in_models_and_migrations(database):
     empty(database)
     migration.create_schema(database)
     assert migrated == checks()
-    assert len(migrated) == 3
+    assert len(migrated) == 5
 
 
 def test_foreign_keys_are_enforced(database):

@@ -123,7 +123,8 @@ def test_the_units_of_all_groups_together_are_bounded():
     ('bitstream_id', UUID), ('bitstream_id', UUID.upper()),
     ('bitstream_name', 'gzip-v2.gbs'), ('function_id', '3AFB'), ('function_id', UUID),
     ('function_name', 'gzip_v2'), ('attach_target', 'VM'), ('attach_target', 'host'),
-    ('attach_target', 'none')])
+    ('attach_target', 'none'), ('cleaning', 'none'), ('cleaning', 'reset'), ('cleaning', 'full'),
+    ('cleaning_required', 'true'), ('cleaning_required', 'false')])
 def test_accel_keys_say_what_only_cyborg_knows(key, value):
     assert stored(resources__FPGA=1, **{f'accel__{key}': value})[f'accel:{key}'] == value
 
@@ -132,6 +133,7 @@ def test_accel_keys_say_what_only_cyborg_knows(key, value):
     ('bitstream_id', 'gzip'), ('bitstream_id', ''), ('bitstream_name', 'a/b'),
     ('bitstream_name', ''), ('function_id', 'a b'), ('function_id', 'a.b'),
     ('function_name', '!@#'), ('attach_target', 'vm'), ('attach_target', 'moon'),
+    ('cleaning', 'some'), ('cleaning', 'Full'), ('cleaning_required', 'yes'),
     ('function_name', 'x' * 256)])
 def test_accel_values_have_a_type(key, value):
     assert f'the value of accel:{key} must be' in why(

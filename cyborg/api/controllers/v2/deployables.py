@@ -50,7 +50,7 @@ class Deployables(pages.Collection):
             request.context, uuid, schemas.image_uuid(request.document))
         seen = self.waiter.program(request.context, started)
         shown = self.show(seen, request)
-        return shown if seen.program_image is None else Unfinished(shown)
+        return Unfinished(shown) if seen.is_programming else shown
 
     def whole(self, deployable: objects.Deployable, request: Request) -> dict[str, Any]:
         return {
@@ -69,6 +69,8 @@ class Deployables(pages.Collection):
             'is_programmable': deployable.is_programmable,
             'program_image': deployable.program_image,
             'program_error': deployable.program_error,
+            'program_progress': deployable.program_progress,
+            'quarantine_reason': deployable.quarantine_reason,
             'attributes_list': deployable.attribute_list,
             **pages.stamps(deployable),
             'links': [request.link('v2', self.path, deployable.uuid),

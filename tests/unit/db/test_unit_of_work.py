@@ -9,7 +9,8 @@ import sqlalchemy as sa
 from oslo_db import exception
 
 from cyborg import errors
-from cyborg.db.sqlalchemy import engine, ledger, migration, models, receipts
+from cyborg.conductor.engine import unit_of_work
+from cyborg.db.sqlalchemy import engine, migration, models, receipts
 from cyborg.db.sqlalchemy.history import Cause
 
 
@@ -44,7 +45,7 @@ def test_what_nobody_can_tell_to_be_done_is_not_repeated(db, monkeypatch):
     @engine.retried
     def change():
         tries.append('again')
-        with ledger.transact(db, Cause('test')):
+        with unit_of_work.transact(db, Cause('test')):
             pass
     with pytest.raises(errors.Unavailable, match='may be done or not'):
         change()
@@ -53,13 +54,13 @@ def test_what_nobody_can_tell_to_be_done_is_not_repeated(db, monkeypatch):
 
 def test_a_connection_that_breaks_before_the_end_is_no_question(db, monkeypatch):
     monkeypatch.setattr(db, 'reader', broken)
-    with pytest.raises(exception.DBConnectionError), ledger.transact(db, Cause('test')):
+    with pytest.raises(exception.DBConnectionError), unit_of_work.transact(db, Cause('test')):
         raise exception.DBConnectionError
 
 
 def test_old_receipts_are_pruned(db):
     for _ in range(2):
-        with ledger.transact(db, Cause('test')):
+        with unit_of_work.transact(db, Cause('test')):
             pass
     with db.writer() as session:
         receipts.prune(session, models.now())

@@ -9,14 +9,14 @@ import contextlib
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-import sqlalchemy as sa
-from oslo_db import exception as db_exc
 from oslo_log import log
-from sqlalchemy import orm
 
 from cyborg import objects
-from cyborg.db.sqlalchemy import attach_handles, attributes, groups, models, notices
-from cyborg.db.sqlalchemy.ledger import Ledger
+from cyborg.conductor.engine import iommu_groups, notices
+from cyborg.conductor.engine.unit_of_work import UnitOfWork
+from cyborg.db.sqlalchemy import attach_handles, attributes, devices, models, tasks
+from cyborg.db.sqlalchemy.engine import TRANSIENT, Session
+from cyborg.objects import TaskKind, Withheld
 
 LOG = log.getLogger(__name__)
 
@@ -31,22 +31,10 @@ HELD_OTHERWISE = ('A request holds the card whole while it has parts, or parts o
                   'whole: it is offered again when that request is gone.')
 NOT_STORED = ('What its driver reports of it cannot be stored ({kind}), see the log of the '
               'conductor: it is kept as it was, and not offered.')
-#: say nothing of what was to be stored: the transaction has to be repeated as a whole
-TRANSIENT = (db_exc.DBDeadlock, db_exc.DBConnectionError)
-HANDLE_FACTS = ('type', 'info', 'is_host_prepared')
+HANDLE_FACTS = ('type', 'info', 'is_host_prepared', 'cleaning')
 
 
-def load(session: orm.Session, hostname: str) -> list[Device]:
-    """All devices of a host with all their parts, in as many queries as there are tables."""
-    deployables = orm.selectinload(Device.deployables)
-    return list(session.scalars(
-        sa.select(Device).where(Device.hostname == hostname).order_by(Device.id)
-        .options(orm.selectinload(Device.control_paths),
-                 deployables.selectinload(Deployable.attributes),
-                 deployables.selectinload(Deployable.attach_handles))))
-
-
-def reconcile(ledger: Ledger, report: objects.Report, *, is_apart: bool = False) -> list[Device]:
+def reconcile(unit: UnitOfWork, report: objects.Report, *, is_apart: bool = False) -> list[Device]:
     """Make the rows of a host what its report says; answers the rows that are left.
 
     A driver that failed has said nothing, so its devices stay as they are. What vanished while
@@ -55,8 +43,9 @@ def reconcile(ledger: Ledger, report: objects.Report, *, is_apart: bool = False)
     ``is_apart``: each card has a savepoint of its own. One that fails keeps its rows and shows a
     fault, the others are updated.
     """
-    session = ledger.session
-    rows = {row.key: row for row in load(session, report.hostname)}
+    session = unit.session
+    rows = {row.key: row for row in devices.load(session, report.hostname)}
+    opened = Opened(tasks.of_host(session, report.hostname))
     conditions = notices.Conditions(rows.values())
     silent = {driver.name for driver in report.drivers
               if driver.status != objects.DriverStatus.OK}
@@ -65,40 +54,41 @@ def reconcile(ledger: Ledger, report: objects.Report, *, is_apart: bool = False)
             if key not in reported and row.driver_name not in silent]
     for key in gone:
         with _apart(session, rows, key) if is_apart else contextlib.nullcontext():
-            _withdraw(session, rows, key)
+            _withdraw(session, rows, key, opened)
     session.flush()  # before anything new comes in the place of what went
     _forget_occupants(report, rows.values())
-    iommu_groups = groups.Groups(report, rows.values())
-    lock(iommu_groups.handles)
+    shared = iommu_groups.Groups(report, rows.values())
+    attach_handles.lock(shared.handles)
     taken = {part.name for row in rows.values() for part in row.deployables}
     divided = _divided(session, rows, report)
     for device in report.devices:
         with _apart(session, rows, device.key, device) if is_apart else contextlib.nullcontext():
-            _take_in(session, rows, device, taken, divided.get(device.key), report)
-    iommu_groups.withhold(rows.values())
+            _take_in(session, rows, device, taken, divided.get(device.key), report, opened)
+    shared.withhold(rows.values())
     session.flush()
-    ledger.notices += conditions.compare(session, rows.values())
+    unit.notices += conditions.compare(session, rows.values())
     return list(rows.values())
 
 
-def _withdraw(session: orm.Session, rows: dict[str, Device], key: str) -> None:
+def _withdraw(session: Session, rows: dict[str, Device], key: str,
+              opened: 'Opened') -> None:
     """Drop what nobody holds of a card that is gone."""
     row = rows[key]
     is_divided = any(handle.type == objects.HandleType.PCI and not _is_whole(row, handle)
                      for part in row.deployables for handle in part.attach_handles)
-    held = [part for part in row.deployables if _remove(part)]
+    held = [part for part in row.deployables if _remove(part, opened)]
     if held:
         _set(row, is_missing=True)
         return
     session.delete(rows.pop(key))
     if is_divided:
-        session.execute(sa.delete(Divided).where(Divided.hostname == row.hostname,
-                                                 Divided.key == key))
+        devices.forget_divided(session, row.hostname, key)
         session.add(Divided(hostname=row.hostname, key=key, vendor=row.vendor, model=row.model))
 
 
-def _take_in(session: orm.Session, rows: dict[str, Device], device: objects.Device,
-             taken: set[str], past: models.DividedCard | None, report: objects.Report) -> None:
+def _take_in(session: Session, rows: dict[str, Device], device: objects.Device,
+             taken: set[str], past: models.DividedCard | None, report: objects.Report,
+             opened: 'Opened') -> None:
     """Make the rows of a card what its report says."""
     row = rows.get(device.key)
     if row is None:
@@ -109,20 +99,20 @@ def _take_in(session: orm.Session, rows: dict[str, Device], device: objects.Devi
         row = rows[device.key] = Device(hostname=device.hostname, key=device.key)
         session.add(row)
     was_divided = past is not None and (past.vendor, past.model) == (device.vendor, device.model)
-    _update_device(row, device, report, was_divided)
+    _update_device(row, device, report, was_divided, opened)
     if past is not None and _has_handles(row):  # it is given out again, as it is now
         session.delete(past)
 
 
-def _divided(session: orm.Session, rows: dict[str, Device],
+def _divided(session: Session, rows: dict[str, Device],
              report: objects.Report) -> dict[str, models.DividedCard]:
     """What is remembered, by key, of cards that come back with this report."""
     new = {device.key for device in report.devices
            if device.key not in rows or not _has_handles(rows[device.key])}
     if not new:
         return {}
-    return {each.key: each for each in session.scalars(
-        sa.select(Divided).where(Divided.hostname == report.hostname)) if each.key in new}
+    return {each.key: each for each in devices.divided(session, report.hostname)
+            if each.key in new}
 
 
 def _has_handles(row: Device) -> bool:
@@ -130,7 +120,7 @@ def _has_handles(row: Device) -> bool:
 
 
 @contextlib.contextmanager
-def _apart(session: orm.Session, rows: dict[str, Device], key: str,
+def _apart(session: Session, rows: dict[str, Device], key: str,
            device: objects.Device | None = None) -> Iterator[None]:
     """Undo the update of one card if it fails, and note that as its fault."""
     row = rows.get(key)
@@ -152,7 +142,7 @@ def _apart(session: orm.Session, rows: dict[str, Device], key: str,
         _set(row, fault=fault)
 
 
-def _without_parts(session: orm.Session, device: objects.Device) -> Device | None:
+def _without_parts(session: Session, device: objects.Device) -> Device | None:
     """A row for a new card that cannot be stored as it is; None if even that fails."""
     row = Device(hostname=device.hostname, key=device.key, **_facts(device, DEVICE_FACTS))
     try:
@@ -178,7 +168,7 @@ def _facts(source: objects.CyborgObject, names: Iterable[str]) -> dict[str, obje
 
 
 def _update_device(row: Device, device: objects.Device, report: objects.Report,
-                   was_divided: bool) -> None:
+                   was_divided: bool, opened: 'Opened') -> None:
     _set(row, is_missing=False, **_facts(device, DEVICE_FACTS))
     paths = [(path.type, path.info) for path in device.control_paths]
     if [(path.type, path.info) for path in row.control_paths] != paths:
@@ -193,7 +183,7 @@ def _update_device(row: Device, device: objects.Device, report: objects.Report,
         if part is None:
             part = Deployable(name=deployable.name)
             row.deployables.append(part)
-        _update_deployable(part, deployable, report)
+        _update_deployable(part, deployable, report, opened)
         present.append(part)
     by_name = {part.name: part for part in row.deployables}
     for deployable in device.deployables:
@@ -201,9 +191,11 @@ def _update_device(row: Device, device: objects.Device, report: objects.Report,
         _set(part, parent=by_name.get(deployable.parent_name),
              root=_root(deployable, by_name, device))
     for part in row.deployables:
-        for handle in part.attach_handles:  # one that is new came while it was programmed
-            _set(handle, is_programming=is_programming(part))
-    kept = _with_parents([*present, *(part for part in parts.values() if _remove(part))])
+        if opened.is_programming(part):  # a handle that is new came while it was programmed
+            for handle in part.attach_handles:
+                if handle.is_unused:
+                    handle.withheld = Withheld.PROGRAMMING
+    kept = _with_parents([*present, *(part for part in parts.values() if _remove(part, opened))])
     for part in parts.values():
         if part not in kept:
             row.deployables.remove(part)
@@ -256,17 +248,17 @@ def _root(deployable: objects.Deployable, rows: dict[str, Deployable],
 
 
 def _update_deployable(row: Deployable, deployable: objects.Deployable,
-                       report: objects.Report) -> None:
+                       report: objects.Report, opened: 'Opened') -> None:
     handles = {handle.key: handle for handle in row.attach_handles}
     occupants = set(deployable.given('occupants', ()))
     if occupants.difference(handle.uuid for handle in row.attach_handles):
-        lock(list(handles.values()))
+        attach_handles.lock(list(handles.values()))
     for handle in deployable.attach_handles:
         mine = handles.pop(handle.key, None)
         if mine is None:
             # derived, so that a card which comes back finds what was left of its handles
             derived = uuid.uuid5(uuid.UUID(deployable.rp_uuid), handle.key)
-            mine = Handle(key=handle.key, uuid=str(derived), turn=report.sequence)
+            mine = Handle(key=handle.key, uuid=str(derived), generation=report.sequence)
             row.attach_handles.append(mine)
         _set(mine, is_missing=_is_taken(mine, handle.occupant), **_facts(handle, HANDLE_FACTS))
     _remove_handles(row, list(handles.values()))
@@ -274,25 +266,26 @@ def _update_deployable(row: Deployable, deployable: objects.Deployable,
     _set(row, rp_uuid=_rp_uuid(row, deployable, report),
          num_accelerators=len(row.attach_handles),
          **_facts(deployable, DEPLOYABLE_FACTS))
-    _update_bitstream(row, deployable)
+    _update_bitstream(row, deployable, opened)
     if row.attach_handles and deployable.resource_class is None:
         # what is held still counts as what it was: the card may be seen half gone
         deployable.resource_class = attributes.resource_class(row.attributes)
     attributes.update(row, attributes.told(deployable))
 
 
-def _update_bitstream(row: Deployable, deployable: objects.Deployable) -> None:
+def _update_bitstream(row: Deployable, deployable: objects.Deployable,
+                      opened: 'Opened') -> None:
     """Forget the image when the hardware shows that another one was loaded since: by somebody
     else, or by the card itself when the host was switched on."""
     content = deployable.given('content', {})
     if deployable.bitstream_id:
         _set(row, bitstream_id=deployable.bitstream_id, bitstream_content=content)
-    elif row.bitstream_id and row.program_image is None:
+    elif row.bitstream_id and not opened.is_programming(row):
         known = row.bitstream_content or {}
         if all(known.get(name, value) == value for name, value in content.items()):
             _set(row, bitstream_content=known | content)
         else:
-            _set(row, bitstream_id=None, bitstream_content=None)
+            _set(row, bitstream_id=None, bitstream_content=None, bitstream_facts=None)
 
 
 def _make_room(row: Deployable, strangers: Collection[str]) -> None:
@@ -325,18 +318,18 @@ def _forget_occupants(report: objects.Report, rows: Iterable[Device]) -> None:
 def _is_taken(handle: Handle, occupant: str | None) -> bool:
     """Does somebody else have it, who never asked us?"""
     return (occupant not in (None, handle.uuid) and handle.arq_id is None
-            and handle.cleanup_since is None)
+            and handle.withheld in (None, Withheld.PROGRAMMING))
 
 
-def _remove(row: Deployable) -> bool:
+def _remove(row: Deployable, opened: 'Opened') -> bool:
     """Drop the handles nobody holds; True if some are held or the host is not done with it, so
     that it must stay."""
     _remove_handles(row, list(row.attach_handles))
-    return bool(row.attach_handles) or row.program_image is not None
+    return bool(row.attach_handles) or row.uuid in opened.programmed
 
 
 def _remove_handles(row: Deployable, handles: Sequence[Handle]) -> None:
-    lock([handle for handle in handles if handle.is_unused])
+    attach_handles.lock([handle for handle in handles if handle.is_unused])
     for handle in handles:
         if handle.is_unused:
             row.attach_handles.remove(handle)
@@ -344,29 +337,46 @@ def _remove_handles(row: Deployable, handles: Sequence[Handle]) -> None:
             _set(handle, is_missing=True)
 
 
-def lock(handles: Sequence[Handle]) -> None:
-    """See them as they are now, until we are done: somebody may have taken one since they were
-    read."""
-    if not handles:
-        return
-    session = orm.object_session(handles[0])
-    with session.no_autoflush:
-        session.scalars(
-            sa.select(Handle).where(Handle.id.in_([handle.id for handle in handles]))
-            .order_by(Handle.id).with_for_update()
-            .execution_options(populate_existing=True)).all()
-
-
-def gone(devices: Iterable[Device]) -> set[int]:
+def gone(rows: Iterable[Device]) -> set[int]:
     """What a host no longer has of all that it prepared for requests, by row."""
-    return {handle.id for device in devices for part in device.deployables
+    return {handle.id for device in rows for part in device.deployables
             for handle in part.attach_handles
             if handle.is_missing and handle.is_host_prepared and handle.arq_id is not None}
 
 
-def providers(devices: Iterable[Device]) -> list[objects.Provider]:
+def emptied(rows: Iterable[Device]) -> list[Deployable]:
+    """Programmable deployables of which requests hold a part, and whose image is not known."""
+    return [part for device in rows if not device.is_missing for part in device.deployables
+            if part.is_programmable and part.bitstream_id is None
+            and any(handle.arq_id is not None for handle in part.attach_handles)]
+
+
+# -- what Placement should show ----------------------------------------------------------------
+
+
+class Opened:
+    """What a host has still to do, as far as its inventory depends on that."""
+
+    def __init__(self, opened: Iterable[tasks.Open]) -> None:
+        opened = list(opened)
+        #: deployables, by uuid, into which an image is being loaded
+        self.programmed = {task.deployable_uuid for task in opened
+                           if task.kind == TaskKind.PROGRAM}
+        #: handles, by uuid, that the host failed to release or to clean
+        self.failed = {task.handle_uuid for task in opened
+                       if task.attempts and task.kind in tasks.HAND_BACK}
+
+    def is_programming(self, row: Deployable) -> bool:
+        """Is an image being loaded into it, or into what it is a part of?"""
+        return row.uuid in self.programmed or (
+            row.parent is not None and self.is_programming(row.parent))
+
+
+def providers(session: Session, hostname: str,
+              rows: Iterable[Device]) -> list[objects.Provider]:
     """The provider tree of a host, parents before children."""
-    return [_provider(part, device) for device in devices
+    opened = Opened(tasks.of_host(session, hostname))
+    return [_provider(part, device, opened) for device in rows
             for part in sorted(device.deployables, key=_depth)]
 
 
@@ -374,19 +384,15 @@ def _depth(row: Deployable) -> int:
     return 0 if row.parent is None else 1 + _depth(row.parent)
 
 
-def is_programming(row: Deployable) -> bool:
-    """Is it, or what it is a part of, being programmed?"""
-    return row.program_image is not None or (
-        row.parent is not None and is_programming(row.parent))
-
-
-def _provider(row: Deployable, device: Device) -> objects.Provider:
+def _provider(row: Deployable, device: Device, opened: Opened) -> objects.Provider:
     total = len(row.attach_handles)
-    is_held_back = (device.is_missing or device.fault is not None or is_programming(row)
+    is_held_back = (device.is_missing or device.fault is not None
+                    or opened.is_programming(row)
                     or device.status == objects.DeviceStatus.MAINTAINING)
     # a handle that could not be cleaned is not to be had, whatever Placement's allocations say
-    lost = sum(1 for handle in row.attach_handles if handle.is_missing
-               or handle.work_error and handle.arq_id is None)
+    lost = sum(1 for handle in row.attach_handles
+               if handle.is_missing or handle.withheld == Withheld.QUARANTINED
+               or handle.arq_id is None and handle.uuid in opened.failed)
     return objects.Provider(
         uuid=row.rp_uuid, name=row.name,
         parent_uuid=row.parent.rp_uuid if row.parent else None,

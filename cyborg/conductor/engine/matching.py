@@ -1,22 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a bind gives what a request's group asks for."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from cyborg import errors
+from cyborg.conductor.engine.tasks import ACCEL, CLEANING, CLEANING_REQUIRED, IMAGE_KEYS
 from cyborg.db.sqlalchemy import models
 from cyborg.db.sqlalchemy.attach_handles import Offer
 
 #: keys of profile groups, and of flavors that os_acc is given, which ask for work at bind
 WORK = ('accel:', 'bitstream:', 'function:')
-#: the one such entry that always holds: a guest is what Nova attaches a handle to
-ALWAYS_DONE = ('accel:attach_target', 'VM')
+#: what of that is done: an image is loaded, the handle is cleaned as the group says, and is handed
+#: to the guest or not
+DONE = frozenset({*(f'{ACCEL}{key}' for key in IMAGE_KEYS), CLEANING, CLEANING_REQUIRED,
+                  f'{ACCEL}attach_target'})
 
 
-def require_honoured(what: str, asked: Mapping[str, str]) -> None:
-    """GroupNotHonoured for keys on which nothing acts; what: who asks, for the message."""
+def require_honoured(what: str, asked: Mapping[str, str],
+                     done: Collection[str] = DONE) -> None:
+    """Raises GroupNotHonoured for keys on which nothing acts. ``what``: who asks, for the
+    message; ``done``: keys on which something acts."""
     ignored = [f'{key}={value}' for key, value in asked.items()
-               if key.startswith(WORK) and (key, value) != ALWAYS_DONE]
+               if key.startswith(WORK) and key not in done]
     if ignored:
         raise errors.GroupNotHonoured(what=what, keys=', '.join(ignored))
 

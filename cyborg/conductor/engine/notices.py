@@ -5,10 +5,8 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
-import sqlalchemy as sa
-from sqlalchemy import orm
-
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import arqs, models
+from cyborg.db.sqlalchemy.engine import Session
 
 Device = models.Device
 #: of a device, for whoever listens
@@ -38,7 +36,7 @@ class Conditions:
     def __init__(self, rows: Iterable[Device]) -> None:
         self._before = {row: _trouble(row) for row in rows}
 
-    def compare(self, session: orm.Session, rows: Iterable[Device]) -> Iterator[Notice]:
+    def compare(self, session: Session, rows: Iterable[Device]) -> Iterator[Notice]:
         """Tell the changes. A failure that is another one than before is told again."""
         after = {row: _trouble(row) for row in rows}
         for row, trouble in after.items():
@@ -55,10 +53,9 @@ def _trouble(row: Device) -> tuple[bool, str | None] | None:
     return (row.is_missing, row.fault) if row.is_missing or row.fault is not None else None
 
 
-def _notice(session: orm.Session, kind: Kind, row: Device) -> Notice:
+def _notice(session: Session, kind: Kind, row: Device) -> Notice:
     holders = [handle.arq_id for part in row.deployables for handle in part.attach_handles
                if handle.arq_id is not None]
-    servers = set(session.scalars(sa.select(models.ExtArq.instance_uuid).where(
-        models.ExtArq.id.in_(holders)))) if holders else set()
+    servers = arqs.servers_holding(session, holders)
     return Notice(kind, {name: getattr(row, name) for name in FACTS} | {
-        'instance_uuids': sorted(each for each in servers if each)})
+        'instance_uuids': sorted(servers)})
