@@ -45,7 +45,7 @@ def reconcile(unit: UnitOfWork, report: objects.Report, *, is_apart: bool = Fals
     """
     session = unit.session
     rows = {row.key: row for row in devices.load(session, report.hostname)}
-    opened = Opened(tasks.of_host(session, report.hostname))
+    opened = Opened(tasks.of_host(session, report.hostname), report.is_first)
     conditions = notices.Conditions(rows.values())
     silent = {driver.name for driver in report.drivers
               if driver.status != objects.DriverStatus.OK}
@@ -282,7 +282,9 @@ def _update_bitstream(row: Deployable, deployable: objects.Deployable,
         _set(row, bitstream_id=deployable.bitstream_id, bitstream_content=content)
     elif row.bitstream_id and not opened.is_programming(row):
         known = row.bitstream_content or {}
-        if all(known.get(name, value) == value for name, value in content.items()):
+        # nobody has seen the content since the image was loaded: it may be gone already
+        is_lost = opened.is_restarted and not known and bool(content)
+        if not is_lost and all(known.get(name, value) == value for name, value in content.items()):
             _set(row, bitstream_content=known | content)
         else:
             _set(row, bitstream_id=None, bitstream_content=None, bitstream_facts=None)
@@ -357,8 +359,10 @@ def emptied(rows: Iterable[Device]) -> list[Deployable]:
 class Opened:
     """What a host has still to do, as far as its inventory depends on that."""
 
-    def __init__(self, opened: Iterable[tasks.Open]) -> None:
+    def __init__(self, opened: Iterable[tasks.Open], is_restarted: bool = False) -> None:
         opened = list(opened)
+        #: the agent has just started, perhaps because its host was switched on
+        self.is_restarted = is_restarted
         #: deployables, by uuid, into which an image is being loaded
         self.programmed = {task.deployable_uuid for task in opened
                            if task.kind == TaskKind.PROGRAM}

@@ -50,7 +50,9 @@ class Deployables(pages.Collection):
             request.context, uuid, schemas.image_uuid(request.document))
         seen = self.waiter.program(request.context, started)
         shown = self.show(seen, request)
-        return Unfinished(shown) if seen.is_programming else shown
+        is_unfinished = (seen.is_programming
+                         and seen.program_task_uuid == started.program_task_uuid)
+        return Unfinished(shown) if is_unfinished else shown
 
     def whole(self, deployable: objects.Deployable, request: Request) -> dict[str, Any]:
         return {
