@@ -43,13 +43,15 @@ class Taken:
 
     arq: Arq
     binding: objects.Binding
-    #: the host has something to do before the request is Bound
-    is_prepared: bool  #: by the driver's ``attach``
-    is_programmed: bool = False
+    #: its host has to prepare the handle
+    needs_prepare: bool
+    #: its host has to load an image first
+    needs_program: bool = False
 
     @property
-    def has_tasks(self) -> bool:
-        return self.is_prepared or self.is_programmed
+    def needs_host(self) -> bool:
+        """Has the host something to do before the request is Bound?"""
+        return self.needs_prepare or self.needs_program
 
 
 # -- states ----------------------------------------------------------------------------------
@@ -165,13 +167,13 @@ def _take(unit: UnitOfWork, rows: Sequence[Arq], wanted: dict[str, objects.Bindi
             raise errors.ProviderNotFound(host=binding.hostname, rp=rp)
         matching.require_honoured(f'Accelerator request {arq.uuid}', arq.group)
         matching.require_fit(arq, offer, rp)
-        is_prepared = offer.take(unit.session, arq.id)
-        if is_prepared is None:
+        needs_prepare = offer.take(unit.session, arq.id)
+        if needs_prepare is None:
             offers[rp] = _freed_meanwhile(unit, arq, binding, silent_since)
-            is_prepared = offers[rp].take(unit.session, arq.id)
-        if is_prepared is None:
+            needs_prepare = offers[rp].take(unit.session, arq.id)
+        if needs_prepare is None:
             raise errors.NoFreeHandle(rp=rp, host=binding.hostname, uuid=arq.uuid)
-        taken.append(Taken(arq, binding, is_prepared))
+        taken.append(Taken(arq, binding, needs_prepare))
     return taken
 
 
@@ -210,15 +212,15 @@ def _program(unit: UnitOfWork, taken: Sequence[Taken]) -> None:
         if tasks.is_loaded(part, image, here[0].arq.project_id):
             continue
         for each in here:
-            each.is_programmed = True
+            each.needs_program = True
         tasks.program(unit, part, image, here[0].arq, {each.arq.id for each in here})
 
 
 def _start(unit: UnitOfWork, taken: Sequence[Taken], deadlines: Deadlines) -> None:
     """Write the new state of one server's requests, and give its host what it has to do."""
-    waits = any(each.has_tasks for each in taken)
-    is_programmed = any(each.is_programmed for each in taken)
-    deadline = deadlines.program if is_programmed else deadlines.prepare
+    waits = any(each.needs_host for each in taken)
+    deadline = (deadlines.program if any(each.needs_program for each in taken)
+                else deadlines.prepare)
     for each in taken:
         arq, binding, before = each.arq, each.binding, each.arq.state
         after = arq_states.after(before, Event.BIND, arq.uuid)
@@ -230,14 +232,14 @@ def _start(unit: UnitOfWork, taken: Sequence[Taken], deadlines: Deadlines) -> No
             project_id=binding.project_id or arq.project_id, reason=None,
             bind_deadline=deadline if waits else None)
         unit.step(arq, Event.BIND, before, after)
-        if each.is_programmed:
+        if each.needs_program:
             unit.step(arq, Event.PROGRAM, after, after, 'Its host has to load {}.'.format(
                 ', '.join(f'{key} {value}' for key, value in tasks.image_of(arq.group).items())))
     if not waits:
         unit.announce((each.arq for each in taken), 'completed')
         return
     prepare_held(unit, [each.arq for each in taken
-                        if each.is_prepared and not each.is_programmed])
+                        if each.needs_prepare and not each.needs_program])
 
 
 def prepare_held(unit: UnitOfWork, rows: Sequence[Arq], *, is_told: bool = True) -> None:

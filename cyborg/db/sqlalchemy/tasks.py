@@ -232,11 +232,10 @@ def forget_host(session: orm.Session, hostname: str) -> None:
 def prune(session: orm.Session, before: datetime.datetime) -> None:
     """Forget old records, some at a time."""
     ids = session.scalars(
-        sa.select(Task.id).where(Task.finished_at < before)
+        sa.select(Task.id).where(Task.finished_at < before, Task.state != TaskState.QUARANTINED)
         .order_by(Task.finished_at).limit(PRUNED_AT_ONCE)).all()
     if ids:
-        session.execute(sa.delete(Task).where(
-            Task.id.in_(ids), Task.state != TaskState.QUARANTINED))
+        session.execute(sa.delete(Task).where(Task.id.in_(ids)))
 
 
 # -- hand-backs, as they are shown -------------------------------------------------------------
