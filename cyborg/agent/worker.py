@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Performs the tasks of a host, and tells the conductor how they ended."""
 
+import collections
 import itertools
 import threading
 import time
@@ -21,6 +22,7 @@ from cyborg.objects import TaskKind
 LOG = log.getLogger(__name__)
 
 TRIES = 3  #: to tell results; after that the task comes back with a plan, and is repeated
+MOST_FINISHED = 4096  #: tasks that are remembered after their end
 #: the tasks of one handle, in the order in which they are performed
 ORDER = {TaskKind.PREPARE: 0, TaskKind.RELEASE: 1, TaskKind.CLEAN: 2}
 #: what is remembered of an image that was loaded: our name -> its names in Glance
@@ -52,6 +54,8 @@ class Worker:
         self._latest: dict[str, tuple[int, int]] = {}
         #: by handle, the task that prepared it
         self._prepared: dict[str, objects.Task] = {}
+        #: the last tasks that were done and told: a plan or message that is late may name them
+        self._finished: collections.OrderedDict[str, None] = collections.OrderedDict()
         #: grows with all that was done to the host
         self.count = 0
         #: by handle or deployable, the count when a task of it last ended
@@ -125,7 +129,7 @@ class Worker:
 
     def _enqueue(self, task: objects.Task, asked_at: int | None) -> bool:
         with self._lock:
-            if task.uuid in self._queued:
+            if task.uuid in self._queued or task.uuid in self._finished:
                 return False
             if task.kind == TaskKind.PROGRAM:
                 if asked_at is not None and self._ended.get(_subject(task), 0) > asked_at:
@@ -138,10 +142,19 @@ class Worker:
             return True
 
     def _run(self, tasks: list[objects.Task]) -> None:
+        done: list[str] = []
+        more: list[objects.Task] = []
         try:
-            more = self._tell(self._results(tasks))
+            results = self._results(tasks)
+            told = self._tell(results)
+            if told is not None:
+                more = told
+                done = [result.task_uuid for result in results if result.error is None]
         finally:
             with self._lock:
+                self._finished.update(dict.fromkeys(done))
+                while len(self._finished) > MOST_FINISHED:
+                    self._finished.popitem(last=False)
                 self.count += 1
                 for task in tasks:
                     self._ended[_subject(task)] = self.count
@@ -246,7 +259,18 @@ class Worker:
             guard.program(task.device_key,
                           task.deployable_name.removeprefix(f'{self._hostname}_'),
                           image.path, image.properties)
+            facts['content'] = self._content(guard, task)
         LOG.info('Loaded image %s into %s.', image.uuid, task.deployable_name)
+
+    def _content(self, guard: Guard, task: objects.Task) -> dict[str, str]:
+        """What the hardware tells of a deployable that was programmed; empty if it does not."""
+        try:
+            found = guard.discover()
+        except errors.CyborgError as error:
+            LOG.warning('Could not look at %s: %s', task.deployable_name, error.faultstring)
+            return {}
+        return next((part.given('content', {}) for device in found for part in device.deployables
+                     if f'{self._hostname}_{part.name}' == task.deployable_name), {})
 
     # -- the conductor ---------------------------------------------------------------------------
 
@@ -260,7 +284,8 @@ class Worker:
         except (messaging.MessagingException, errors.Unavailable) as error:
             LOG.debug('Could not tell progress: %s', error)
 
-    def _tell(self, results: list[objects.TaskResult]) -> list[objects.Task]:
+    def _tell(self, results: list[objects.TaskResult]) -> list[objects.Task] | None:
+        """Returns what the host has to do next; None if no conductor has heard."""
         for attempt in range(TRIES if results else 0):
             try:
                 return self._conductor.finish_tasks(
@@ -268,7 +293,7 @@ class Worker:
             except (messaging.MessagingException, errors.Unavailable) as error:
                 LOG.warning('Could not tell how tasks ended: %s', error)
                 self._pause(attempt)
-        return []
+        return None
 
 
 def _subject(task: objects.Task) -> str:

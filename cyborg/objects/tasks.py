@@ -102,6 +102,8 @@ class TaskResult(base.CyborgObject):
         'image_uuid': fields.UUIDField(nullable=True, default=None),
         #: program: what Glance says of that image: its name, its functions
         'image_facts': fields.DictOfStringsField(default={}),
+        #: program: what the hardware tells of what is in the deployable now
+        'content': fields.DictOfStringsField(default={}),
         #: trying again may help
         'can_retry': fields.BooleanField(default=True),
         #: clean: the steps that were tried, in their order

@@ -200,7 +200,7 @@ class Results:
         elif result.is_touched:
             part.bitstream_id = part.bitstream_facts = None
         if result.is_touched:
-            part.bitstream_content = None
+            part.bitstream_content = result.content or None
 
     def _waiting(self, part: models.Deployable) -> list[Arq]:
         """Requests that hold a part of a deployable and wait for its image."""

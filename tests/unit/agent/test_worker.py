@@ -113,3 +113,12 @@ def test_what_is_no_longer_as_it_was_left_is_lost_until_it_is_cleaned(worker, jo
     worker.perform([work('two', turn=3)])
     jobs.run()
     assert worker.lost(['driver']) == {}
+
+
+def test_a_task_that_was_done_and_told_is_not_done_again(worker, jobs):
+    """A plan that was asked for before may still name it."""
+    one = work('one')
+    worker.perform([one])
+    jobs.run()
+    worker.perform([one])
+    assert jobs.waiting == []

@@ -30,7 +30,7 @@ FINGERPRINTS = {
     'Report': '1.3-465c65028344ea6ce58b32e383319d10',
     'Step': '1.0-1379cce3ba35195642ecbfcaed6b06f2',
     'Task': '1.0-d523ca9c490e4b6b75956e2bf008227f',
-    'TaskResult': '1.0-b5e6d492238e97e2b5a418131362d737',
+    'TaskResult': '1.0-3d290aa4431859f68ebb5c7cc999c8c3',
     'Transition': '1.0-aff5758f2a1b7fc1477fa86d712ef690',
 }
 
