@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Importing an upstream database, and the notes for its operator."""
+
+import argparse
+import json
+import uuid
+from types import SimpleNamespace
+
+import pytest
+import sqlalchemy as sa
+
+from cyborg import errors
+from cyborg.cmd import manage_import
+from cyborg.db.sqlalchemy import engine, migration, models
+from cyborg.objects import HandleType, Withheld
+from tests.fixtures.upstream import PROVIDER, Upstream
+
+CARD = '0000:3b:00.0'
+
+
+def made(name):
+    """A uuid that tests can say again."""
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
+
+
+@pytest.fixture
+def upstream(tmp_path):
+    return Upstream(tmp_path / 'upstream.db')
+
+
+@pytest.fixture
+def db(tmp_path):
+    made = engine.Database(f'sqlite:///{tmp_path}/cyborg.db')
+    migration.create_schema(made)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def take_over(db, upstream, capsys):
+    """The command with these words; returns what it printed as JSON."""
+    conf = SimpleNamespace(
+        api=SimpleNamespace(extra_accel_keys=[]),
+        database=SimpleNamespace(connection=db.engine.url.render_as_string(False)),
+    )
+    parser = argparse.ArgumentParser()
+    manage_import.add_commands(parser.add_subparsers())
+
+    def run(*words, url=None):
+        words = ['import', '--from', url or upstream.url, '--yes', '--format', 'json', *words]
+        options = parser.parse_args(words)
+        assert options.function(conf, options) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def only(db, model, **values):
+    with db.reader() as session:
+        return session.scalars(sa.select(model).filter_by(**values)).one()
+
+
+def note_about(printed, *words):
+    return [note for note in printed['notes'] if all(word in note for word in words)]
+
+
+# -- profiles ----------------------------------------------------------------------------------
+
+
+def test_a_name_that_is_not_valid_here_is_mapped_and_told(db, upstream, take_over):
+    upstream.execute("UPDATE device_profiles SET name = 'my gpu/1' WHERE id = 1")
+    upstream.execute("UPDATE device_profiles SET name = 'my gpu.1' WHERE id = 2")
+    printed = take_over()
+    names = [each['imported_as'] for each in printed['profiles']]
+    assert names[:2] == ['my_gpu_1', 'my_gpu_1_89eb6820']
+    assert note_about(printed, "'my gpu/1'", 'becomes my_gpu_1:')
+
+
+def test_groups_are_spelled_as_here_and_old_classes_replaced(db, take_over):
+    printed = take_over()
+    assert only(db, models.DeviceProfile, name='old-lower').groups == [
+        {'resources:FPGA': '1', 'trait:CUSTOM_FUNCTION_ID_3AFB': 'required'}
+    ]
+    assert note_about(printed, 'resources:CUSTOM_ACCELERATOR_FPGA becomes resources:FPGA')
+
+
+def test_an_old_class_that_a_device_offers_stays(db, upstream, take_over):
+    upstream.execute("UPDATE attributes SET value = 'CUSTOM_ACCELERATOR_FPGA' WHERE `key` = 'rc'")
+    take_over()
+    [group] = only(db, models.DeviceProfile, name='old-lower').groups
+    assert 'resources:CUSTOM_ACCELERATOR_FPGA' in group
+
+
+def test_other_names_are_mapped_as_the_operator_says(db, take_over):
+    take_over('--map', 'CUSTOM_FPGA_INTEL=CUSTOM_FPGA_OTHER')
+    [group] = only(db, models.DeviceProfile, name='afu-by-function').groups
+    assert group['trait:CUSTOM_FPGA_OTHER'] == 'required'
+
+
+@pytest.mark.parametrize(
+    'groups',
+    ['{"groups": [{"resources:NO_SUCH": "1"}]}', '{"groups": [{}]}', 'no json', '{}', '[1]'],
+)
+def test_a_profile_that_is_not_valid_here_is_disabled_and_keeps_its_requests(
+    db, upstream, take_over, groups
+):
+    upstream.execute('UPDATE device_profiles SET profile_json = ? WHERE id = 1', groups)
+    printed = take_over()
+    assert note_about(printed, 'fpga-one', 'disabled')
+    assert only(db, models.DeviceProfile, name='fpga-one').is_enabled is False
+    assert sum(each['imported_as'] == 'Bound' for each in printed['requests']) == 5
+
+
+def test_a_profile_that_is_here_already_is_used(db, upstream, take_over):
+    group = {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
+    with db.writer() as session:
+        session.add(models.DeviceProfile(name='fpga-one', groups=[group]))
+        session.add(models.DeviceProfile(name='fpga-two-groups', groups=[group]))
+    printed = take_over()
+    assert note_about(printed, 'fpga-one', 'is here already')
+    assert {each['imported_as'] for each in printed['profiles']} == {
+        'fpga-two-groups_89eb6820',
+        'afu-by-function',
+        'old-lower',
+    }
+    assert len(printed['requests']) == 6
+
+
+# -- devices and handles -----------------------------------------------------------------------
+
+
+def test_a_device_in_trouble_is_imported_disabled(db, upstream, take_over):
+    upstream.execute("UPDATE devices SET device_state = 'error'")
+    assert note_about(take_over(), 'state error', 'disabled')
+    assert only(db, models.Device).status == 'maintaining'
+
+
+def test_two_devices_at_one_address_are_told(upstream, take_over):
+    upstream.add_device(made('a'), CARD)
+    upstream.add_device(made('b'), CARD)
+    assert note_about(take_over(), made('a'), made('b'), CARD)
+
+
+def test_two_deployables_of_one_provider_become_one(db, upstream, take_over):
+    device = upstream.add_device(made('a'), CARD)
+    part = upstream.add_deployable(made('part'), device, CARD, PROVIDER, 'PGPU')
+    handle = upstream.add_handle(made('handle'), part, CARD)
+    upstream.add_bound(made('arq'), handle, PROVIDER, made('server'))
+    assert note_about(take_over(), made('part'), PROVIDER)
+    with db.reader() as session:
+        [row] = session.scalars(sa.select(models.Deployable))
+        assert made('handle') in {each.uuid for each in row.attach_handles}
+
+
+def test_a_handle_in_use_without_a_request_is_quarantined(db, upstream, take_over):
+    upstream.execute('UPDATE attach_handles SET in_use = 1 WHERE id = 9')
+    [note] = note_about(take_over(), 'marked as in use')
+    assert only(db, models.AttachHandle, withheld=Withheld.QUARANTINED).uuid in note
+    assert only(db, models.Task).state == 'quarantined'
+
+
+def test_a_handle_without_readable_info_stays_with_its_request(db, upstream, take_over):
+    upstream.execute("UPDATE attach_handles SET attach_info = '{broken' WHERE id = 1")
+    assert note_about(take_over(), 'is not JSON')
+    with db.reader() as session:
+        [row] = session.scalars(
+            sa.select(models.AttachHandle).where(models.AttachHandle.arq_id.is_not(None)).limit(1)
+        )
+        assert row.info == {} and row.arq.state == 'Bound'
+
+
+def test_a_mediated_device_is_one_that_the_host_prepares(db, upstream, take_over):
+    device = upstream.add_device(made('a'), CARD)
+    part = upstream.add_deployable(made('part'), device, CARD, made('rp'), 'VGPU')
+    upstream.add_handle(made('handle'), part, CARD, 'MDEV', asked_type='nvidia-35')
+    take_over()
+    row = only(db, models.AttachHandle, uuid=made('handle'))
+    assert row.type == HandleType.MDEV and row.is_host_prepared
+
+
+# -- requests ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    'state, imported',
+    [('Initial', 'Initial'), ('Unbound', 'Unbound'), ('BindStarted', 'BindFailed')],
+)
+def test_a_request_that_is_not_bound_holds_nothing(db, upstream, take_over, state, imported):
+    upstream.execute('UPDATE extended_accelerator_requests SET state = ? WHERE id = 2', state)
+    upstream.execute('UPDATE attach_handles SET in_use = 0 WHERE id = 1')
+    printed = take_over()
+    assert printed['requests'][1]['imported_as'] == imported
+    row = only(db, models.ExtArq, uuid=printed['requests'][1]['uuid'])
+    assert row.state == imported and row.instance_uuid is None
+
+
+def test_a_request_that_is_being_deleted_is_left_out(upstream, take_over):
+    upstream.execute("UPDATE extended_accelerator_requests SET state = 'Deleting' WHERE id = 2")
+    printed = take_over()
+    assert len(printed['requests']) == 5
+    assert note_about(printed, 'left out', 'being deleted')
+
+
+def test_no_bound_request_is_lost_that_has_no_handle_of_its_own(db, upstream, take_over):
+    upstream.execute(
+        'UPDATE extended_accelerator_requests SET attach_handle_id = NULL WHERE id = 2'
+    )
+    upstream.execute('UPDATE extended_accelerator_requests SET attach_handle_id = 3 WHERE id = 3')
+    printed = take_over()
+    assert sum(each['imported_as'] == 'Bound' for each in printed['requests']) == 5
+    assert note_about(printed, 'without an attach handle')
+    assert note_about(printed, 'both hold attach handle')
+
+
+def test_the_history_of_a_request_begins_with_the_import(db, take_over):
+    take_over()
+    with db.reader() as session:
+        steps = session.scalars(sa.select(models.ArqTransition)).all()
+    assert len(steps) == 6
+    assert {step.reason for step in steps} == {'Imported from the database of another service.'}
+
+
+def test_a_request_that_has_changed_since_is_told(upstream, take_over):
+    take_over()
+    upstream.execute("UPDATE extended_accelerator_requests SET state = 'Unbound' WHERE id = 2")
+    printed = take_over()
+    assert note_about(printed, 'was Bound', 'is Unbound', 'stays Bound')
+    assert not any(printed['counts'].values())
+
+
+# -- which databases ---------------------------------------------------------------------------
+
+
+def test_an_older_schema_with_all_that_is_needed_is_read(upstream, take_over):
+    upstream.execute("UPDATE alembic_version SET version_num = 'older'")
+    upstream.execute('ALTER TABLE devices DROP COLUMN device_state')
+    upstream.execute('ALTER TABLE devices DROP COLUMN status')
+    printed = take_over()
+    assert printed['schema'] == 'older'
+    assert printed['lacking'] == ['devices.device_state', 'devices.status']
+    assert printed['counts']['requests'] == 6
+
+
+@pytest.mark.parametrize(
+    'change, words',
+    [
+        ('ALTER TABLE deployables DROP COLUMN rp_uuid', 'lacks deployables.rp_uuid; upgrade it'),
+        ('ALTER TABLE devices ADD COLUMN colour text', 'devices.colour; it belongs to a release'),
+        ('DROP TABLE attributes', 'lacks attributes.deployable_id'),
+        ('DELETE FROM alembic_version', 'does not say which schema'),
+    ],
+)
+def test_other_schemas_are_refused(upstream, take_over, change, words):
+    upstream.execute(change)
+    with pytest.raises(errors.ConfigError, match=words):
+        take_over()
+
+
+@pytest.mark.parametrize(
+    'url, words',
+    [
+        ('nonsense', 'is not the URL of a database'),
+        ('oddsql://a/b', 'kind of database that is not known, oddsql'),
+        ('mysql+aiomysql://a/b', 'needs the Python module aiomysql'),
+        ('sqlite:////nowhere/at/all.db', 'cannot be opened: No such file'),
+        ('mysql://u:secret@127.0.0.1:1/cyborg', 'cannot be read: .*Check host'),
+        ('postgresql://u:secret@127.0.0.1:1/cyborg', 'cannot be read: .*Check host'),
+    ],
+)
+def test_a_database_that_cannot_be_read_is_told_in_a_sentence(take_over, url, words):
+    with pytest.raises(errors.ConfigError, match=words) as raised:
+        take_over(url=url)
+    assert 'secret' not in str(raised.value) and '\n' not in str(raised.value)
+
+
+def test_our_own_database_is_refused(db, take_over, tmp_path):
+    with pytest.raises(errors.ConfigError, match='which is the one to import into'):
+        take_over(url=str(db.engine.url))
+    other = engine.Database(f'sqlite:///{tmp_path}/other.db')
+    migration.create_schema(other)
+    other.close()
+    with pytest.raises(errors.ConfigError, match='is one of this service'):
+        take_over(url=f'sqlite:///{tmp_path}/other.db')
+
+
+def test_a_database_without_tables_is_refused(take_over, tmp_path):
+    (tmp_path / 'empty.db').touch()
+    with pytest.raises(errors.ConfigError, match='has no tables of Cyborg'):
+        take_over(url=f'sqlite:///{tmp_path}/empty.db')
