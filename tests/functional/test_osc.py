@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that this repository adds to ``openstack accelerator``, beside either set."""
+
+import configparser
+import importlib.metadata
+import pathlib
+import uuid
+
+import pytest
+
+from tests.fixtures.cloud import eventually
+from tests.fixtures.commands import ROOT, VENVS, Commands, Failed, served_cloud
+
+pytestmark = pytest.mark.clients
+
+
+@pytest.fixture(scope='module')
+def cloud(tmp_path_factory):
+    with served_cloud(tmp_path_factory.mktemp('cloud')) as made:
+        yield made
+
+
+@pytest.fixture(params=VENVS)
+def openstack(request, cloud):
+    return Commands(request.param, cloud.environ)
+
+
+@pytest.fixture
+def profile(openstack):
+    name = f'osc-{uuid.uuid4()}'
+    openstack.create_profile(name, {'resources:FPGA': '1'})
+    return name
+
+
+def test_agents(openstack):
+    assert [
+        (each['Hostname'], each['Alive'], each['Drivers'])
+        for each in openstack('agent', 'list', '--host', 'compute1', '--alive')
+    ] == [('compute1', True, {'fake_driver': 'ok'})]
+    assert openstack('agent', 'list', '--silent') == []
+    assert openstack('agent', 'show', 'compute1')['ready'] is True
+    with pytest.raises(Failed, match='Agent not found: nowhere'):
+        openstack('agent', 'show', 'nowhere')
+
+
+def test_the_history_of_a_request(openstack, cloud, profile):
+    [arq] = cloud.request(profile)
+    assert cloud.bind(arq).status_code == 202
+    steps = openstack('arq', 'history', 'list', arq['uuid'])
+    assert [(step['From'], step['To']) for step in steps] == [
+        (None, 'Initial'),
+        ('Initial', 'Bound'),
+    ]
+    assert steps[-1]['Hostname'] == 'compute1'
+    assert openstack('arq', 'history', 'list', '--long', arq['uuid'])[0]['Request ID']
+    assert cloud.unbind(arq).status_code == 202
+
+
+def test_a_profile_is_changed_by_its_name(openstack, profile):
+    shown = openstack(
+        *('device', 'profile', 'set', profile, '--disable', '--description', 'Compression'),
+        *('--group', 'resources:FPGA=2', '--project', 'one', '--project', 'two'),
+    )
+    assert (shown['enabled'], shown['projects']) == (False, ['one', 'two'])
+    assert (shown['description'], shown['groups']) == ('Compression', [{'resources:FPGA': '2'}])
+    assert openstack('device', 'profile', 'set', profile, '--enable')['enabled'] is True
+    assert openstack('device', 'profile', 'unset', profile, '--project', 'one')['projects'] == [
+        'two'
+    ]
+    shown = openstack('device', 'profile', 'unset', profile, '--all-projects', '--description')
+    assert (shown['projects'], shown['description']) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ('words', 'sentence'),
+    [
+        (['set'], 'Nothing to change'),
+        (['unset', '--project', 'one'], 'is not limited to project one'),
+        (['set', '--group', 'nonsense=1'], "'nonsense' must start with resources:"),
+        (['set', '--name', 'no name'], 'its name must be'),
+    ],
+    ids=['nothing', 'unknown', 'group', 'name'],
+)
+def test_a_wrong_change_is_refused_with_a_sentence(openstack, profile, words, sentence):
+    with pytest.raises(Failed, match=sentence):
+        openstack('device', 'profile', words[0], profile, *words[1:])
+
+
+def test_the_last_project_is_not_removed_by_mistake(openstack, profile):
+    """An empty list would mean something else than its user expects."""
+    openstack('device', 'profile', 'set', profile, '--project', 'one')
+    with pytest.raises(Failed, match='Use --all-projects'):
+        openstack('device', 'profile', 'unset', profile, '--project', 'one')
+
+
+def test_how_often_a_profile_fits_and_why_not(openstack, cloud, profile):
+    shown = openstack('device', 'profile', 'explain', profile, '--host', 'compute1', '--check')
+    assert (shown['fits'], shown['hosts'][0]['hostname']) == (16, 'compute1')
+    table = openstack.run('device', 'profile', 'explain', profile)
+    assert 'compute1: It fits 16 times' in table
+    openstack('device', 'profile', 'set', profile, '--group', 'resources:FPGA=17')
+    with pytest.raises(Failed, match=f'{profile} fits on none of 1 hosts'):
+        openstack('device', 'profile', 'explain', profile, '--check')
+
+
+def test_what_there_is_and_who_has_it(openstack, cloud, profile):
+    [arq] = cloud.request(profile)
+    assert cloud.bind(arq).status_code == 202
+    [shown] = openstack('capacity', 'list')
+    assert (shown['Class'], shown['Units'], shown['In Use']) == ('FPGA', 16, 1)
+    rows = openstack('topology', 'show', 'compute1')
+    assert [row['Kind'] for row in rows] == ['host', 'device', 'deployable'] + ['unit'] * 16
+    assert [row['ARQ'] for row in rows if row['State'] == 'Bound'] == [arq['uuid']]
+    tree = openstack.run('topology', 'show', 'compute1')
+    assert '└─ FPGA' in tree and '   └─ compute1_FakeDevice' in tree
+    with pytest.raises(Failed, match='nowhere'):
+        openstack('topology', 'show', 'nowhere')
+    assert cloud.unbind(arq).status_code == 202
+
+
+def test_for_how_long_servers_had_accelerators(openstack, cloud, profile):
+    [arq] = cloud.request(profile)
+    assert cloud.bind(arq).status_code == 202
+    shown = eventually(
+        lambda: [
+            each
+            for each in openstack('usage', 'list', '--start', '2026-01-01')
+            if each['Device Profile'] == profile
+        ]
+    )
+    [(project, resource_class, requests)] = [
+        (each['Project'], each['Class'], each['Requests']) for each in shown
+    ]
+    assert (resource_class, requests) == ('FPGA', 1)
+    assert 0 <= shown[0]['Hours'] < 1
+    assert openstack('usage', 'list', '--project', 'nobody') == []
+    assert profile in openstack.run('usage', 'list', '--project', project, '--end', '2999-01-01')
+    with pytest.raises(Failed, match='The start must be a date or time'):
+        openstack('usage', 'list', '--start', 'yesterday')
+    with pytest.raises(Failed, match='must not be before the start'):
+        openstack('usage', 'list', '--start', '2026-02-01', '--end', '2026-01-01')
+    assert cloud.unbind(arq).status_code == 202
+
+
+def test_what_happened_after_use_and_what_is_loaded(openstack, cloud):
+    [device] = cloud.get('/devices')['devices']
+    assert openstack('device', 'handback', 'list', device['uuid'], '--long') == []
+    [part] = cloud.get('/deployables')['deployables']
+    shown = openstack('deployable', 'program', 'show', part['uuid'], '--wait')
+    assert (shown['name'], shown['program_error']) == ('compute1_FakeDevice', None)
+
+
+def test_no_command_has_the_name_of_one_that_is_there_without_it(openstack):
+    config = configparser.ConfigParser()
+    config.read(ROOT / 'setup.cfg')
+    lines = config['entry_points']['openstack.accelerator.v2'].split('\n')
+    ours = {line.partition('=')[0].strip() for line in lines if line}
+    [site] = (pathlib.Path(openstack.venv) / 'lib').glob('python3*/site-packages')
+    others = {
+        entry.name
+        for package in importlib.metadata.distributions(path=[str(site)])
+        if package.name != 'openstack-cyborg'
+        for entry in package.entry_points.select(group='openstack.accelerator.v2')
+    }
+    assert ours and others
+    assert not ours & others
