@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accelerators for instances: what nova-compute calls on its host.
+"""The library that nova-compute calls to attach accelerators to instances on its host.
 
-initialize() once at start, plug() before the definition of an instance is made,
-unplug() when it lets go of its accelerators. All arguments are read only, and every
-function may be called from any thread.
+Call initialize() once at start, plug() before the domain of an instance is defined, and
+unplug() when the instance no longer uses its accelerators. Arguments are not changed, and
+every function may be called from any thread.
 """
 
 import logging
@@ -49,7 +49,7 @@ LOG = logging.getLogger(__name__)
 
 
 class _Settings(NamedTuple):
-    """What tells one agent, or one way to it, from another."""
+    """The settings that identify an agent and the connection to it."""
 
     host: str
     exchange: str
@@ -58,7 +58,7 @@ class _Settings(NamedTuple):
 
 
 class _Link(NamedTuple):
-    """What initialize() leaves for plug() and unplug()."""
+    """The state that initialize() stores for plug() and unplug()."""
 
     settings: _Settings
     agent: client.Agent
@@ -78,10 +78,10 @@ def initialize(
 ) -> None:
     """Wait until the agent of this host has published all its devices.
 
-    Call it once at start; again does no harm. After it raised, plug() and unplug()
-    still work as soon as the agent does.
+    Call it once at start; a repeated call does no harm. After it has raised, plug() and
+    unplug() work as soon as the agent does.
 
-    :param conf: where ``[os_acc]`` is found; the global configuration by default.
+    :param conf: the configuration with ``[os_acc]``; the global one by default.
     :param host: instead of ``[os_acc] host``.
     :param transport: instead of one made from ``[os_acc] transport_url``.
     :param timeout: seconds, instead of ``[os_acc] ready_timeout``.
@@ -110,21 +110,22 @@ def plug(
     selected_rp: Mapping[str, object],
     flavor_extra_specs: Mapping[str, str],
 ) -> list[Attachment]:
-    """Prepare the accelerators that the flavor asks for; say what to attach.
+    """Prepare the accelerators that the flavor asks for, and return what to attach.
 
     :param instance_info: ``uuid``, ``name``, ``project_id`` and ``image_uuid``, see
         :class:`InstanceInfo`.
     :param selected_rp: ``{'uuid': provider}`` or, as Nova's scheduler has it,
         ``{'device_profile_0': [provider], ...}``.
     :param flavor_extra_specs: all of the flavor's, with ``accel:device_profile`` or
-        plain ``resources:`` and ``trait:`` keys. Nothing is programmed: keys that ask
-        for it, in the flavor or its profile, make it fail.
+        plain ``resources:`` and ``trait:`` keys. If the flavor, its profile or the image of
+        the instance names a bitstream for an FPGA, it is loaded first.
     :returns: one entry per accelerator.
-    :raises InvalidArgument: before anything is sent.
-    :raises PlugFailed: the agent says why; nothing is held for the instance.
-    :raises AlreadyPlugged: what the instance holds on this host is not what this plug asks
-        for; it stays. Call unplug() first.
-    :raises CyborgAgentUnavailable: unplug() undoes whatever may have happened.
+    :raises InvalidArgument: an argument is not valid; nothing was sent.
+    :raises PlugFailed: the agent refused or failed; the instance holds no accelerator.
+    :raises AlreadyPlugged: the instance holds other accelerators on this host than this
+        plug asks for, and keeps them. Call unplug() first.
+    :raises CyborgAgentUnavailable: it is unknown whether the agent acted; unplug() undoes
+        its work.
 
     >>> instance = {'uuid': '5a0c2a3e-7d6c-4ad8-9d3d-0f4d8b0d6c11', 'name': 'vm1',
     ...             'project_id': '7b1f0c2f9b0c4b6f8f5a9e2d3c4b5a69', 'image_uuid': None}
@@ -146,12 +147,12 @@ def plug(
 
 
 def unplug(instance_info: Mapping[str, object]) -> int:
-    """Release every accelerator of the instance; none is fine too.
+    """Release all accelerators of the instance. It need not have any.
 
     :param instance_info: ``uuid`` and ``name``.
     :returns: how many were released.
-    :raises InvalidArgument: before anything is sent.
-    :raises UnplugFailed: the agent says why.
+    :raises InvalidArgument: an argument is not valid; nothing was sent.
+    :raises UnplugFailed: the agent failed; the message has the reason.
     :raises CyborgAgentUnavailable: call again later.
 
     >>> unplug({'uuid': '5a0c2a3e-7d6c-4ad8-9d3d-0f4d8b0d6c11', 'name': 'vm1'})
@@ -167,7 +168,7 @@ def unplug(instance_info: Mapping[str, object]) -> int:
 
 
 def _connect(conf: cfg.ConfigOpts, settings: _Settings) -> client.Agent:
-    """The agent to talk to: the same one as long as the settings are the same."""
+    """Returns the client of the agent: the same object as long as the settings are the same."""
     global _link
     with _lock:
         if _link is None or _link.settings != settings:
@@ -183,9 +184,9 @@ def _transport(conf: cfg.ConfigOpts, settings: _Settings) -> RPCTransport:
     try:
         return messaging.get_rpc_transport(conf, url=settings.transport_url)
     except (messaging.MessagingException, ValueError) as error:
-        # Its text may hold the whole URL, and with it the broker's password.
+        # The text of the error may have the whole URL, with the password of the broker.
         raise CyborgAgentUnavailable(
-            settings.host, f'transport_url is of no use ({type(error).__name__}).'
+            settings.host, f'transport_url cannot be used ({type(error).__name__}).'
         ) from None
 
 

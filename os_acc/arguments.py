@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What callers may pass and receive; checks and copies arguments before they are sent.
+"""The arguments and results of the library; checks and copies arguments before they are sent.
 
-A copy is what makes the parameters read-only, whatever lies behind the mappings
-that the caller gives.
+They are copied so that the library never changes the mappings of its caller.
 """
 
 import re
@@ -30,18 +29,21 @@ class Attachment(TypedDict):
 
     ``pci_id`` is the address to pass through or, beside ``mdev_uuid``, that of the
     mediated device's parent. A vGPU has its ``asked_type``; without ``mdev_uuid`` it is
-    a virtual function that its host driver itself hands to the guest. ``arq_uuid`` names
-    the accelerator request in Cyborg's REST API. :mod:`os_acc.libvirt` makes XML of it.
+    a virtual function that its host driver itself attaches to the guest. With ``attach_target``,
+    which is ``host`` or ``none``, the accelerator is reserved and programmed, but not attached
+    to the guest. ``arq_uuid`` is the accelerator request in Cyborg's REST API.
+    :mod:`os_acc.libvirt` makes XML of it.
     """
 
     pci_id: str
     mdev_uuid: NotRequired[str]
     asked_type: NotRequired[str]
+    attach_target: NotRequired[str]
     arq_uuid: NotRequired[str]
 
 
 def named_instance(instance_info: Mapping[str, object]) -> dict[str, object]:
-    """What unplug() needs to know.
+    """Returns the arguments of unplug() about the instance.
 
     >>> named_instance({'uuid': '5A0C2A3E7D6C4AD89D3D0F4D8B0D6C11', 'name': 'vm1', 'x': 1})
     {'uuid': '5a0c2a3e-7d6c-4ad8-9d3d-0f4d8b0d6c11', 'name': 'vm1'}
@@ -54,7 +56,7 @@ def named_instance(instance_info: Mapping[str, object]) -> dict[str, object]:
 
 
 def owned_instance(instance_info: Mapping[str, object]) -> dict[str, object]:
-    """What plug() needs to know; a server booted from a volume has no image.
+    """Returns the arguments of plug() about the instance. One booted from a volume has no image.
 
     >>> owned_instance({'uuid': '5a0c2a3e-7d6c-4ad8-9d3d-0f4d8b0d6c11', 'name': 'vm1',
     ...                 'project_id': 'p1', 'image_uuid': ''})['image_uuid'] is None
@@ -68,7 +70,7 @@ def owned_instance(instance_info: Mapping[str, object]) -> dict[str, object]:
 
 
 def providers(selected_rp: Mapping[str, object]) -> dict[str, object]:
-    """Either {'uuid': provider} or Nova's {request group: [provider, ...], ...}.
+    """Returns {'uuid': provider}, or Nova's {request group: [provider, ...], ...}.
 
     The groups of a device profile are ``device_profile_0`` and so on, those of a flavor have
     the suffixes of its keys, and its unnumbered group is ``''``.
@@ -82,14 +84,12 @@ def providers(selected_rp: Mapping[str, object]) -> dict[str, object]:
     if 'uuid' not in selected:
         return {group: _uuids(group, uuids) for group, uuids in selected.items()}
     if len(selected) > 1:
-        raise errors.InvalidArgument(
-            "selected_rp holds either 'uuid' or request groups, not both."
-        )
+        raise errors.InvalidArgument("selected_rp holds either 'uuid' or request groups, not both.")
     return {'uuid': _uuid("selected_rp['uuid']", selected['uuid'])}
 
 
 def extra_specs(flavor_extra_specs: Mapping[str, object]) -> dict[str, object]:
-    """All of them: what they mean is the agent's business.
+    """Returns all extra specs. The agent interprets them.
 
     >>> extra_specs({'resources1:VGPU': '1', 'trait1:CUSTOM_X': 'required'})
     {'resources1:VGPU': '1', 'trait1:CUSTOM_X': 'required'}

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The RPC conversation with the agent of one host.
+"""The RPC client of the agent of one host.
 
 Version history of the ``os_acc`` namespace:
 
 * 1.0: is_ready, plug, unplug
-* 1.1: ``wait`` of plug: without it the agent answers at once, None for "ask again"
-* 1.2: obstacle: why the agent is not ready, None if it is; ``again`` of plug: whether this
-  caller has asked for the same before
+* 1.1: ``wait`` of plug: without it the agent returns at once, None if the caller must call again
+* 1.2: obstacle: why the agent is not ready, None if it is; ``again`` of plug: whether the call
+  repeats an earlier one
 """
 
 import builtins
@@ -18,37 +18,37 @@ from typing import Any
 import oslo_messaging as messaging
 from oslo_messaging.transport import RPCTransport
 
-from os_acc import errors
+from os_acc import errors, polling
 
-#: after the exchange: queues are shared by a whole broker, so their names tell clouds apart
+#: appended to the exchange, because the queues of all clouds of a broker need different names
 TOPIC = '{exchange}-agent'
 NAMESPACE = 'os_acc'
 VERSION = '1.0'
-#: Of the question why an agent is not ready.
+#: The version that has ``obstacle``.
 OBSTACLE_VERSION = '1.2'
-#: What plug is asked with, by version, besides what the caller gives: the newest first. An
-#: agent that knows none of them answers when it is done.
+#: Further arguments of plug by version, the newest first. An agent that knows none of these
+#: versions returns when it is done.
 PLUG_VERSIONS: dict[str, Callable[[bool], dict[str, bool]]] = {
     '1.2': lambda again: {'wait': False, 'again': again},
     '1.1': lambda again: {'wait': False},
 }
 
-#: Names of errors: no endpoint of the agent knows a version; the agent cannot tell whether
-#: something was done, since its conductor or its database did not answer.
+#: Names of errors: the agent does not know a version; the agent does not know whether
+#: something was done, because its conductor or the database did not answer.
 UNSUPPORTED = messaging.UnsupportedVersion.__name__
 UNKNOWN, UNAVAILABLE = 'OutcomeUnknown', 'Unavailable'
 
-#: Seconds for one is_ready. Short: a message to an agent that is not there yet is
-#: lost, so only the next one can reach the agent once it has come.
+#: Seconds for one is_ready. Short: a message to an agent that has not started yet is
+#: lost, so only a later one can reach the agent.
 PROBE_TIMEOUT = 2.0
-#: Seconds between two questions to an agent that is not ready.
+#: Seconds between two calls of an agent that is not ready.
 PROBE_INTERVAL = 0.2
-#: Seconds between two questions whether a plug is done: the first, and the longest.
+#: Seconds between two calls of plug for one instance: the first and the longest interval.
 PLUG_INTERVALS = 0.02, 1.0
-#: Seconds that the first call waits for its answer, which nobody needs.
+#: Seconds that the first call, which only opens the reply queue, waits for its answer.
 GREETING_TIMEOUT = 0.5
-#: Seconds that one question for a plug waits, then it is asked again: an agent that is
-#: restarted in between never answers. An agent waits for its conductor for 60 seconds.
+#: Seconds that one call of plug waits before it is repeated: an agent that is restarted
+#: meanwhile never answers. An agent waits for its conductor for 60 seconds.
 ASK_TIMEOUT = 65.0
 #: Seconds for an answer to arrive when connecting has used up the caller's time.
 LEAST_TIMEOUT = 0.1
@@ -60,66 +60,66 @@ class Agent:
     def __init__(self, transport: RPCTransport, host: str, exchange: str) -> None:
         self.host = host
         target = messaging.Target(
-            exchange=exchange, topic=TOPIC.format(exchange=exchange), server=host,
-            namespace=NAMESPACE, version=VERSION
+            exchange=exchange,
+            topic=TOPIC.format(exchange=exchange),
+            server=host,
+            namespace=NAMESPACE,
+            version=VERSION,
         )
-        # One retry, for a connection that went stale as the broker restarted. No more:
-        # a dead broker must not hold the caller, who may give up or come again.
+        # One retry, for a connection that broke when the broker was restarted. Not more,
+        # because a broker that is down must not block the caller.
         self._rpc = messaging.get_rpc_client(transport, target, retry=1)
         self._lock = threading.Lock()
         self._connecting: threading.Thread | None = None
         self._is_connected = False
 
     def wait_until_ready(self, timeout: float) -> None:
-        """Return when every device is enumerated and its traits are published."""
-        deadline, said = time.monotonic() + timeout, ''
-        while True:
+        """Return when all devices are discovered and their traits are published. Raises
+        CyborgAgentUnavailable after ``timeout`` seconds."""
+        said = reason = ''
+        for left in polling.attempts(timeout, (PROBE_INTERVAL, PROBE_INTERVAL)):
             try:
-                said = self._why_not_ready(min(PROBE_TIMEOUT, deadline - time.monotonic()))
+                said = self._why_not_ready(min(PROBE_TIMEOUT, left))
                 if not said:
                     return
                 reason = said
             except errors.CyborgAgentUnavailable as unavailable:
                 # the last question has hardly time for an answer: an earlier one says more
                 reason = said or unavailable.reason
-            if (left := deadline - time.monotonic()) <= 0:
-                raise errors.CyborgAgentUnavailable(
-                    self.host, f'{reason} Gave up after {timeout:g} s.'
-                )
-            time.sleep(min(PROBE_INTERVAL, left))
+        raise errors.CyborgAgentUnavailable(self.host, f'{reason} Gave up after {timeout:g} s.')
 
     def plug(self, timeout: float, **arguments: object) -> Any:
-        """Ask until the agent has prepared everything, or says that it cannot.
+        """Call plug until the agent has prepared everything or refuses.
 
-        The waiting is done here: in the agent it would use up the threads that receive
-        the very messages it waits for. Asking again does no harm, so that an answer that
-        was lost, on the way or in the agent, comes with the next one.
+        The library waits and not the agent, whose threads must receive the messages that it
+        waits for. A repeated call is harmless and returns the same result, so a lost answer
+        does no harm.
         """
-        deadline, pause, again = time.monotonic() + timeout, PLUG_INTERVALS[0], False
-        reason = f'It did not prepare the accelerators within {timeout:g} s.'
         unknown = ''
-        while True:
-            left = max(deadline - time.monotonic(), LEAST_TIMEOUT)
+        for number, left in enumerate(polling.attempts(timeout, PLUG_INTERVALS)):
             try:
-                plugged = self._ask(left, again, arguments)
-                unknown = ''
-            except _Unknown as error:
+                plugged = self._ask(max(left, LEAST_TIMEOUT), number > 0, arguments)
+            except errors.CyborgAgentUnavailable as error:
+                if not error.was_asked:
+                    error.was_asked = number > 0
+                    raise
                 # the last question has hardly time for an answer: an earlier one says more
-                plugged, unknown = None, unknown or error.reason
+                unknown = unknown or error.reason
+                continue
             if plugged is not None:
                 return plugged
-            if time.monotonic() > deadline:
-                raise errors.CyborgAgentUnavailable(self.host, unknown or reason)
-            time.sleep(pause)
-            pause, again = min(pause * 1.5, PLUG_INTERVALS[1]), True
+            unknown = ''
+        reason = f'It did not prepare the accelerators within {timeout:g} s.'
+        raise errors.CyborgAgentUnavailable(self.host, unknown or reason, was_asked=True)
 
     def _ask(self, left: float, again: bool, arguments: dict[str, object]) -> Any:
-        """One question for a plug, in the newest words that the agent knows."""
+        """Call plug once, in the newest version that the agent knows."""
         timeout = min(left, ASK_TIMEOUT)
         for version, more in PLUG_VERSIONS.items():
             try:
                 return self.change(
-                    'plug', timeout, errors.PlugFailed, version, **arguments, **more(again))
+                    'plug', timeout, errors.PlugFailed, version, **arguments, **more(again)
+                )
             except errors.PlugFailed as failure:
                 if failure.kind != UNSUPPORTED:
                     raise
@@ -134,16 +134,16 @@ class Agent:
         /,
         **arguments: object,
     ) -> Any:
-        """Have the agent do something; ``failure`` means that it did not.
+        """Call a method that changes something. Raises ``failure`` if the agent did not do it.
 
-        :raises CyborgAgentUnavailable: it may have done it or not.
+        :raises CyborgAgentUnavailable: it is unknown whether the agent did it.
         """
         try:
             return self.call(method, timeout, failure, version, **arguments)
         except failure as error:
             if _is_foreseen(error.kind):
                 raise _named(error) from None
-            raise _Unknown(self.host, error.reason) from None
+            raise errors.CyborgAgentUnavailable(self.host, error.reason, was_asked=True) from None
 
     def call(
         self,
@@ -154,7 +154,7 @@ class Agent:
         /,
         **arguments: object,
     ) -> Any:
-        """Ask the agent; an error that it answers becomes ``failure``."""
+        """Call a method. Raises ``failure`` if the agent answers with an error."""
         deadline = time.monotonic() + timeout
         self._connect(timeout)
         left = max(deadline - time.monotonic(), LEAST_TIMEOUT)
@@ -162,16 +162,17 @@ class Agent:
             prepared = self._rpc.prepare(timeout=left, version=version)
             return prepared.call({}, method, **arguments)
         except messaging.MessagingTimeout:
-            raise _Unknown(self.host, f'It did not answer {method} in time.') from None
+            reason = f'It did not answer {method} in time.'
+            raise errors.CyborgAgentUnavailable(self.host, reason, was_asked=True) from None
         except Exception as error:
             if not _is_answer(error):
                 reason = f'{method} could not be sent: {_first_line(str(error))}'
                 raise errors.CyborgAgentUnavailable(self.host, reason) from error
-            # The remote traceback belongs to the agent's log, which has it.
+            # Without the remote traceback, which is in the log of the agent.
             raise failure(_reason(error), _kind(error)) from None
 
     def _why_not_ready(self, timeout: float) -> str:
-        """What the agent says; nothing if it is ready."""
+        """Returns why the agent is not ready; an empty string if it is."""
         try:
             return str(self.call('obstacle', timeout, errors.AgentError, OBSTACLE_VERSION) or '')
         except errors.AgentError as failure:
@@ -183,12 +184,12 @@ class Agent:
             return f'{failure.reason} ({failure.kind})'
 
     def _connect(self, timeout: float) -> None:
-        """Have a reply queue before anything of consequence is sent.
+        """Open the reply queue before a call that changes something is sent.
 
-        oslo.messaging creates that queue with the first call and, whatever ``retry``
-        says, waits for the broker for ever as it does so. Hence the first call is a
-        harmless one on a thread that may be left behind: a plug stuck in there would
-        be sent when the broker comes back, long after Nova has given up.
+        oslo.messaging creates that queue with the first call and, whatever ``retry`` is,
+        waits for the broker without limit. So the first call is a harmless one in a thread
+        that may be abandoned. A plug that waits there would be sent when the broker is back,
+        long after Nova has given up.
         """
         with self._lock:
             if self._is_connected:
@@ -207,22 +208,18 @@ class Agent:
         try:
             self._rpc.prepare(timeout=GREETING_TIMEOUT).call({}, 'is_ready')
         except messaging.MessagingTimeout:
-            pass  # the agent is away, the broker is not
+            pass  # the broker is available, though the agent is not
         except Exception as error:
             if not _is_answer(error):
                 return
         self._is_connected = True
 
 
-class _Unknown(errors.CyborgAgentUnavailable):
-    """The agent was asked; what it did is not known."""
-
-
 def _is_foreseen(kind: str) -> bool:
-    """Whether an error of this name is one of Cyborg's, which say that nothing was done.
+    """Returns whether an error of this name is one of Cyborg, after which nothing was done.
 
-    Python's own are bugs, and oslo.messaging's say that the agent's conductor did not
-    answer the agent: either may come after the work was done.
+    Exceptions of Python are bugs, and those of oslo.messaging mean that the conductor did
+    not answer the agent. Both may be raised after the work was done.
     """
     if kind in (UNKNOWN, UNAVAILABLE):
         return False
@@ -232,18 +229,18 @@ def _is_foreseen(kind: str) -> bool:
 
 
 def _named(error: errors.AgentError) -> errors.AgentError:
-    """As an error of its own, if there is one for it."""
+    """Returns an error of a more specific class, if there is one."""
     if error.kind == errors.AlreadyPlugged.__name__:
         return errors.AlreadyPlugged(error.reason, error.kind)
     return error
 
 
 def _is_answer(error: Exception) -> bool:
-    """Whether the agent raised this, rather than the way to it.
+    """Returns whether the agent raised this error, and not the transport.
 
-    oslo.messaging rebuilds Python's own exceptions and those of modules that the
-    transport allows, these in a module of their own; all others become RemoteError.
-    Of its drivers' errors none is a builtin.
+    oslo.messaging rebuilds exceptions of Python, and those of modules that the transport
+    allows, in a module of their own; all others become RemoteError. The errors of its
+    drivers are not builtins.
     """
     module = type(error).__module__
     return (
@@ -266,5 +263,5 @@ def _reason(error: Exception) -> str:
 
 
 def _first_line(text: str) -> str:
-    """Without the traceback that oslo.messaging appends."""
+    """Returns a text without the traceback that oslo.messaging appends."""
     return text.strip().partition('\n')[0] or 'no reason given'

@@ -14,7 +14,7 @@ OPTS: list[cfg.Opt] = [
     cfg.StrOpt(
         'host',
         help='Name under which the Cyborg agent of this host reports its compute node. '
-        'Unset: what libvirt calls this host, its fully qualified name if it has one.',
+        'Unset: the name that libvirt has for this host, fully qualified if it has such a name.',
     ),
     cfg.StrOpt(
         'exchange',
@@ -39,16 +39,16 @@ OPTS: list[cfg.Opt] = [
     cfg.FloatOpt(
         'weight_multiplier',
         default=1.0,
-        help='Of os_acc.weigher.AcceleratorWeigher in nova-scheduler. Positive: servers with '
-        'accelerators go to hosts that have many of them free (spread); negative: to hosts that '
-        'have few (pack); 0: it makes no difference. accelerator_weight_multiplier in the '
-        'metadata of a host aggregate goes before it.',
+        help='Multiplier of os_acc.weigher.AcceleratorWeigher in nova-scheduler. Positive: '
+        'servers with accelerators go to hosts with many free ones (spread); negative: to hosts '
+        'with few free ones (pack); 0: no effect. accelerator_weight_multiplier in the metadata '
+        'of a host aggregate overrides it.',
     ),
 ]
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Make ``conf.os_acc`` known; again does no harm.
+    """Register ``[os_acc]``; a repeated call does no harm.
 
     >>> conf = cfg.ConfigOpts()
     >>> register_opts(conf)

@@ -14,18 +14,20 @@ class NotInitialized(OsAccError):
 
 
 class InvalidArgument(OsAccError, ValueError):
-    """An argument has not the promised shape; nothing was sent."""
+    """An argument is not valid; nothing was sent."""
 
 
 class CyborgAgentUnavailable(OsAccError):
     """The agent of this host did not answer, or is not ready yet.
 
-    After plug() or unplug() it is unknown whether the agent acted.
+    After plug() or unplug() it is unknown whether the agent acted. ``was_asked``: the broker
+    has accepted the message.
     """
 
-    def __init__(self, host: str, reason: str) -> None:
+    def __init__(self, host: str, reason: str, was_asked: bool = False) -> None:
         self.host = host
         self.reason = reason
+        self.was_asked = was_asked
         super().__init__(f'The Cyborg agent of host {host} is unavailable: {reason}')
 
 
@@ -44,16 +46,16 @@ class AgentError(OsAccError):
 
 
 class PlugFailed(AgentError):
-    """The agent says why; the instance holds nothing that this plug asked for."""
+    """The agent refused or failed; the instance holds no accelerator of this plug."""
 
     action = 'plug'
 
 
 class AlreadyPlugged(PlugFailed):
-    """The instance holds accelerators that another plug asked for, and keeps them."""
+    """The instance holds accelerators from an earlier plug, and keeps them."""
 
 
 class UnplugFailed(AgentError):
-    """The accelerators could not be released; the agent says why."""
+    """The accelerators could not be released; the message has the reason."""
 
     action = 'unplug'

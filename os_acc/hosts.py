@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this host is called."""
+"""The name of this host."""
 
 import socket
 
 
 def node_name() -> str:
-    """What libvirt, and thus Nova, calls this host: its name made fully qualified, if that can
-    be done. A name that leads to localhost would be that of every host.
+    """Returns the name that libvirt, and thus Nova, has for this host: its fully qualified name
+    if there is one. A name that resolves to localhost is not used, because every host has it.
 
     >>> node_name().startswith(socket.gethostname())
     True

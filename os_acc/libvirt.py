@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accelerators as libvirt knows them: ``<hostdev>`` elements, node devices, owners of mdevs.
+"""Accelerators in libvirt: ``<hostdev>`` elements, node devices, owners of mdevs.
 
 It reads and writes text only, so neither libvirt nor Nova needs to be installed.
 
@@ -14,30 +14,29 @@ import dataclasses
 import enum
 import logging
 import re
-import time
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Protocol, Self
 from xml.etree import ElementTree
 
-from os_acc import errors
+from os_acc import errors, polling
 
 LOG = logging.getLogger(__name__)
 
 #: An mdev for the examples of this module.
 MDEV = '91ac1606-427e-44bb-8233-f4ff4bf3d241'
-#: What the address of a request is made of, with the largest value of each part.
+#: The parts of the address of a request, with the largest value of each.
 PARTS = {'domain': 0xFFFFFFFF, 'bus': 0xFF, 'device': 0x1F, 'function': 0x7}
 ADDRESS = re.compile(
     r'(?P<domain>[0-9a-f]{1,8}):(?P<bus>[0-9a-f]{1,2}):(?P<device>[0-9a-f]{1,2})\.(?P<function>[0-7])',
     re.I,
 )
-#: Seconds between two looks at what libvirt knows.
-LOOK_INTERVAL = 0.1
+#: Seconds between two queries of libvirt: the first and the longest interval.
+LOOK_INTERVALS = 0.02, 0.2
 
 
 class MdevTag(enum.StrEnum):
-    """Who made the mdevs of an operation on a server: Nova, or Cyborg."""
+    """The owner of the mdevs of an operation on a server: Nova or Cyborg."""
 
     COMPUTE = 'COMPUTE'
     ACCELERATOR = 'ACCELERATOR'
@@ -54,27 +53,33 @@ class Connection(Protocol):
 class Hostdev:
     """One accelerator as libvirt attaches it: a PCI function or a mediated device."""
 
-    #: of the function that is passed through; None for a mediated device
+    #: address of the function that is passed through; None for a mediated device
     pci_address: str | None = None
     mdev_uuid: str | None = None
-    #: libvirt takes the function from its host driver and gives it back. Not so where that
-    #: driver itself hands it to the guest, as for mediated devices and vendor-specific VFIO.
+    #: whether libvirt unbinds the function from its host driver and binds it again. It must not
+    #: if that driver itself attaches it: mediated devices and vendor-specific VFIO.
     is_managed: bool = False
 
     @classmethod
     def of(cls, accelerator: Mapping[str, object]) -> Self | None:
-        """From a request of Cyborg's REST API, or an entry of what plug() returns.
+        """Returns the device for a request of Cyborg's REST API, or an entry of plug()'s result.
 
-        Returns None for a request whose accelerator is not handed to the guest: a handle
-        of a type that libvirt has nothing for, such as the fake driver's TEST_PCI.
+        Returns None if the accelerator is not attached to the guest: the handle has a type
+        that libvirt does not know, such as TEST_PCI of the fake driver, or the entry has an
+        ``attach_target``.
 
-        :raises InvalidArgument: it has no handle, or one that cannot be understood.
+        :raises InvalidArgument: it has no handle, or one that cannot be parsed.
 
         >>> Hostdev.of({'pci_id': '0000:3b:00.4'})
         Hostdev(pci_address='0000:3b:00.4', mdev_uuid=None, is_managed=True)
+        >>> Hostdev.of({'pci_id': '0000:3b:00.4', 'attach_target': 'host'}) is None
+        True
         """
         if 'attach_handle_type' in accelerator:
             return cls._of_request(accelerator)
+        if target := accelerator.get('attach_target'):
+            LOG.info('%s is not attached: its target is %s', accelerator.get('pci_id'), target)
+            return None
         asked_type = accelerator.get('asked_type')
         if accelerator.get('mdev_uuid'):
             return cls(mdev_uuid=_uuid(accelerator['mdev_uuid']))
@@ -97,7 +102,7 @@ class Hostdev:
         return None
 
     def to_xml(self) -> str:
-        """The ``<hostdev>`` element.
+        """Returns the ``<hostdev>`` element.
 
         >>> print(Hostdev('0000:3b:00.4', is_managed=True).to_xml())
         <hostdev mode="subsystem" type="pci" managed="yes">
@@ -116,18 +121,22 @@ class Hostdev:
         else:
             domain, bus, device, function = re.split('[:.]', self.pci_address or '')
             ElementTree.SubElement(
-                source, 'address', domain=f'0x{domain}', bus=f'0x{bus}', slot=f'0x{device}',
-                function=f'0x{function}'
+                source,
+                'address',
+                domain=f'0x{domain}',
+                bus=f'0x{bus}',
+                slot=f'0x{device}',
+                function=f'0x{function}',
             )
         ElementTree.indent(element)
         return ElementTree.tostring(element, encoding='unicode')
 
 
 def hostdevs(accelerators: Iterable[Mapping[str, object]]) -> list[Hostdev]:
-    """What to put into the domain of a server, in the order of its accelerators.
+    """Returns the devices for the domain of a server, in the order of its accelerators.
 
-    :param accelerators: requests as Cyborg's REST API shows them, or what plug() returned.
-    :raises InvalidArgument: one has no handle yet, or one that cannot be understood.
+    :param accelerators: requests as Cyborg's REST API shows them, or the result of plug().
+    :raises InvalidArgument: one has no handle yet, or one that cannot be parsed.
 
     >>> hostdevs([{'uuid': '7a3c…', 'state': 'Bound', 'attach_handle_type': 'PCI',
     ...            'attach_handle_info': {'domain': '0000', 'bus': '3b', 'device': '00',
@@ -139,9 +148,9 @@ def hostdevs(accelerators: Iterable[Mapping[str, object]]) -> list[Hostdev]:
 
 
 def from_xml(xml: str) -> list[Hostdev]:
-    """The PCI functions and mediated devices of a domain, or of one ``<hostdev>`` element.
+    """Returns the PCI functions and mediated devices of a domain, or of one ``<hostdev>`` element.
 
-    :raises InvalidArgument: it is not XML, or an address in it is none.
+    :raises InvalidArgument: it is not XML, or an address in it is not valid.
 
     >>> from_xml('<domain><devices/></domain>')
     []
@@ -162,15 +171,13 @@ def _of_element(element: ElementTree.Element) -> Hostdev | None:
         case 'mdev':
             return Hostdev(mdev_uuid=_uuid(address.get('uuid')))
         case 'pci':
-            parts = {
-                name: address.get('slot' if name == 'device' else name, '0') for name in PARTS
-            }
+            parts = {name: address.get('slot' if name == 'device' else name, '0') for name in PARTS}
             return Hostdev(_joined(parts), is_managed=element.get('managed') == 'yes')
     return None
 
 
 def get_mdev_tag(accel_info: Iterable[Mapping[str, object]] | None) -> MdevTag:
-    """Whose mdevs an operation on a server is about.
+    """Returns the owner of the mdevs of an operation on a server.
 
     :param accel_info: the server's requests as Cyborg's REST API shows them.
 
@@ -179,14 +186,18 @@ def get_mdev_tag(accel_info: Iterable[Mapping[str, object]] | None) -> MdevTag:
     """
     for arq in accel_info or ():
         info = arq.get('attach_handle_info')
-        if (arq.get('attach_handle_type') == 'MDEV' and arq.get('attach_handle_uuid')
-                and isinstance(info, Mapping) and info.get('asked_type')):
+        if (
+            arq.get('attach_handle_type') == 'MDEV'
+            and arq.get('attach_handle_uuid')
+            and isinstance(info, Mapping)
+            and info.get('asked_type')
+        ):
             return MdevTag.ACCELERATOR
     return MdevTag.COMPUTE
 
 
 def merge_mdevs(compute: Iterable[str], accelerator: Iterable[str]) -> list[str]:
-    """The mdevs of both owners, each once: Nova's first, in their order.
+    """Returns the mdevs of both owners, each once, first those of Nova, in their order.
 
     >>> merge_mdevs([MDEV], [MDEV.upper()]) == [MDEV]
     True
@@ -195,7 +206,7 @@ def merge_mdevs(compute: Iterable[str], accelerator: Iterable[str]) -> list[str]
 
 
 def node_device(mdev_uuid: str, parent: str) -> str:
-    """What libvirt calls a mediated device, which is how Nova finds it.
+    """Returns the name of a mediated device in libvirt, by which Nova finds it.
 
     :param parent: the PCI address of the function that it was made on.
 
@@ -206,10 +217,10 @@ def node_device(mdev_uuid: str, parent: str) -> str:
 
 
 def wait_for_node_device(connection: Connection, name: str, timeout: float) -> bool:
-    """Wait until libvirt has noticed a mediated device; False if it has not in time.
+    """Wait until libvirt lists a mediated device; returns False if it does not in time.
 
-    A mediated device that libvirt does not show yet is created by Nova once more, and the
-    server fails to start. Old releases of libvirt leave the parent out of the name.
+    Nova would create a mediated device that libvirt does not list yet once more, and the
+    server would fail to start. Old releases of libvirt leave the parent out of the name.
 
     :param connection: of libvirt's Python binding, from ``libvirt.open()``.
 
@@ -219,17 +230,15 @@ def wait_for_node_device(connection: Connection, name: str, timeout: float) -> b
     >>> wait_for_node_device(Libvirt(), node_device(MDEV, '0000:84:00.0'), timeout=1)
     True
     """
-    deadline = time.monotonic() + timeout
-    names = {name, name[:len('mdev_') + len(MDEV)]}
-    while names.isdisjoint(connection.listDevices('mdev', 0)):
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(LOOK_INTERVAL)
-    return True
+    names = {name, name[: len('mdev_') + len(MDEV)]}
+    return any(
+        not names.isdisjoint(connection.listDevices('mdev', 0))
+        for _ in polling.attempts(timeout, LOOK_INTERVALS)
+    )
 
 
 def _joined(info: Mapping[str, object]) -> str:
-    """The address in the form of sysfs, whatever its parts look like: ``3B``, ``0x3b``."""
+    """Returns the address in the format of sysfs, for parts such as ``3B`` or ``0x3b``."""
     parts = []
     for name, most in PARTS.items():
         value = str(info.get(name))

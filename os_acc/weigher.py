@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A weigher for nova-scheduler: hosts by the accelerators that they have free.
+"""A weigher for nova-scheduler: weighs hosts by their free accelerators.
 
-It reads what the scheduler knows already, the allocation candidates of each host, and asks
-nobody. Name it in ``nova.conf`` of nova-scheduler, after Nova's own::
+It reads the allocation candidates of each host, which the scheduler has already, and makes no
+call. So it counts the providers that could serve the request, not the units that are free on
+each: a candidate has the units that the request would get, and Nova's HostState has neither
+inventories nor usages of providers. Name it in ``nova.conf`` of nova-scheduler, after Nova's own::
 
     [filter_scheduler]
     weight_classes = nova.scheduler.weights.all_weighers, os_acc.weigher.AcceleratorWeigher
@@ -20,16 +22,16 @@ from oslo_config import cfg
 
 from os_acc import conf as options
 
-#: What the request groups of device profiles begin with, those of ports too.
+#: The prefix of the request groups of device profiles, also of those of ports.
 REQUESTER = 'device_profile_'
-#: The key of a host aggregate's metadata that goes before the option.
+#: The key in the metadata of a host aggregate that overrides the option.
 AGGREGATE_KEY = 'accelerator_weight_multiplier'
 
 Candidate = Mapping[str, Any]
 
 
 class HostState(Protocol):
-    """What is used of Nova's."""
+    """The part of Nova's HostState that is used here."""
 
     allocation_candidates: list[dict[str, Any]]
 
@@ -37,10 +39,10 @@ class HostState(Protocol):
 if TYPE_CHECKING:
 
     class BaseHostWeigher:
-        """Nova's, as far as it is used."""
+        """The part of Nova's class that is used here."""
 
     def get_weight_multiplier(host_state: HostState, name: str, default: float) -> float:
-        """Nova's: what the aggregates of a host say, or else the default."""
+        """Nova's function: returns the value of the aggregates of a host, or the default."""
 
 else:
     try:
@@ -49,19 +51,19 @@ else:
     except ImportError:
 
         class BaseHostWeigher:
-            """In the place of Nova's."""
+            """Replaces Nova's class where Nova is not installed."""
 
         def get_weight_multiplier(host_state, name, default):  # noqa: ANN001, ANN201
-            """In the place of Nova's, which reads aggregates."""
+            """Replaces Nova's function, which reads aggregates."""
             return default
 
 
 def free_providers(candidates: Iterable[Candidate]) -> int:
-    """How many accelerators of a host could serve the request: for the scarcest of its groups.
+    """Returns how many accelerators of a host could serve the scarcest group of a request.
 
     Returns 0 if the request asks for no accelerator.
 
-    :param candidates: the host's allocation candidates, as Placement gives them.
+    :param candidates: the host's allocation candidates, as Placement returns them.
 
     >>> free_providers([{'mappings': {'': ['node'], 'device_profile_0': ['card1']}},
     ...                 {'mappings': {'': ['node'], 'device_profile_0': ['card2']}}])
@@ -80,9 +82,9 @@ def free_providers(candidates: Iterable[Candidate]) -> int:
 class AcceleratorWeigher(BaseHostWeigher):
     """Prefers hosts with many free accelerators, or with few if the multiplier is negative.
 
-    A host weighs as much as it has providers that could serve the request. It is 0 for
-    requests without a device profile, for releases of Nova that do not tell the
-    candidates, and for a rebuild on the same host, which has none.
+    The weight of a host is the number of providers that could serve the request. It is 0 for
+    requests without a device profile, for releases of Nova that do not pass the candidates,
+    and for a rebuild on the same host, which has none.
 
     >>> class Host:
     ...     allocation_candidates = [{'mappings': {'device_profile_0': ['card1']}}]
@@ -97,7 +99,13 @@ class AcceleratorWeigher(BaseHostWeigher):
         options.register_opts(cfg.CONF)
 
     def weight_multiplier(self, host_state: HostState) -> float:
-        """``[os_acc] weight_multiplier``, unless an aggregate of the host says otherwise."""
+        """Returns ``[os_acc] weight_multiplier``, unless an aggregate of the host overrides it.
+
+        >>> class Host:
+        ...     aggregates = []
+        >>> AcceleratorWeigher().weight_multiplier(Host())
+        1.0
+        """
         return get_weight_multiplier(host_state, AGGREGATE_KEY, cfg.CONF.os_acc.weight_multiplier)
 
     def _weigh_object(self, host_state: HostState, weight_properties: object) -> float:

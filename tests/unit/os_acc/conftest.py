@@ -59,8 +59,10 @@ class AgentSide:
         if self.pending:
             self.pending -= 1
             return None
-        attachment = {'pci_id': f'0000:3b:{next(self.numbers):02x}.4',
-                      'arq_uuid': str(uuid.uuid4())}
+        attachment = {
+            'pci_id': f'0000:3b:{next(self.numbers):02x}.4',
+            'arq_uuid': str(uuid.uuid4()),
+        }
         return self.given.setdefault(instance_info['uuid'], [attachment])
 
     def unplug(self, ctxt, instance_info):
@@ -93,7 +95,8 @@ class Host:
     def start_agent(self, endpoint=None):
         target = messaging.Target(
             exchange=self.conf.os_acc.exchange,
-            topic=f'{self.conf.os_acc.exchange}-agent', server=self.name
+            topic=f'{self.conf.os_acc.exchange}-agent',
+            server=self.name,
         )
         server = messaging.get_rpc_server(self.transport, target, [endpoint or self.agent])
         server.start()

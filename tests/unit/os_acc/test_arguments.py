@@ -22,16 +22,19 @@ def without(key):
     return {name: value for name, value in INSTANCE.items() if name != key}
 
 
-@pytest.mark.parametrize(('instance', 'words'), [
-    (None, 'instance_info must be a dictionary'),
-    ([('uuid', 'x')], 'instance_info must be a dictionary'),
-    ({1: 'x'}, 'instance_info must be a dictionary'),
-    (without('uuid'), r"instance_info\['uuid'\] must be a UUID, not None"),
-    (INSTANCE | {'uuid': 'vm1'}, r"instance_info\['uuid'\] must be a UUID, not 'vm1'"),
-    (INSTANCE | {'uuid': 7}, r"instance_info\['uuid'\] must be a UUID, not 7"),
-    (without('name'), r"instance_info\['name'\] must be a string"),
-    (INSTANCE | {'name': ''}, r"instance_info\['name'\] must be a string"),
-])
+@pytest.mark.parametrize(
+    ('instance', 'words'),
+    [
+        (None, 'instance_info must be a dictionary'),
+        ([('uuid', 'x')], 'instance_info must be a dictionary'),
+        ({1: 'x'}, 'instance_info must be a dictionary'),
+        (without('uuid'), r"instance_info\['uuid'\] must be a UUID, not None"),
+        (INSTANCE | {'uuid': 'vm1'}, r"instance_info\['uuid'\] must be a UUID, not 'vm1'"),
+        (INSTANCE | {'uuid': 7}, r"instance_info\['uuid'\] must be a UUID, not 7"),
+        (without('name'), r"instance_info\['name'\] must be a string"),
+        (INSTANCE | {'name': ''}, r"instance_info\['name'\] must be a string"),
+    ],
+)
 def test_both_calls_need_to_know_the_instance(ready, instance, words):
     with pytest.raises(os_acc.InvalidArgument, match=words):
         os_acc.plug(instance, PROVIDER, SPECS)
@@ -40,51 +43,63 @@ def test_both_calls_need_to_know_the_instance(ready, instance, words):
     assert ready.agent.heard == []
 
 
-@pytest.mark.parametrize(('instance', 'words'), [
-    (without('project_id'), r"instance_info\['project_id'\] must be a string"),
-    (INSTANCE | {'image_uuid': 'cirros'}, r"instance_info\['image_uuid'\] must be a UUID"),
-])
+@pytest.mark.parametrize(
+    ('instance', 'words'),
+    [
+        (without('project_id'), r"instance_info\['project_id'\] must be a string"),
+        (INSTANCE | {'image_uuid': 'cirros'}, r"instance_info\['image_uuid'\] must be a UUID"),
+    ],
+)
 def test_plug_needs_to_know_owner_and_image_too(ready, instance, words):
     with pytest.raises(os_acc.InvalidArgument, match=words):
         os_acc.plug(instance, PROVIDER, SPECS)
     assert ready.agent.heard == []
 
 
-@pytest.mark.parametrize(('selected', 'words'), [
-    (RP, 'selected_rp must be a dictionary'),
-    ({}, 'selected_rp is empty'),
-    ({'uuid': None}, r"selected_rp\['uuid'\] must be a UUID"),
-    ({'uuid': [RP]}, r"selected_rp\['uuid'\] must be a UUID"),
-    ({'uuid': RP, 'device_profile_0': [RP]}, 'not both'),
-    ({'device_profile_0': RP}, r"selected_rp\['device_profile_0'\] must be a list"),
-    ({'device_profile_0': []}, r"selected_rp\['device_profile_0'\] must be a list"),
-    ({'device_profile_0': None}, r"selected_rp\['device_profile_0'\] must be a list"),
-    ({'device_profile_0': [RP, 'x']}, r"selected_rp\['device_profile_0'\] must be a UUID"),
-])
+@pytest.mark.parametrize(
+    ('selected', 'words'),
+    [
+        (RP, 'selected_rp must be a dictionary'),
+        ({}, 'selected_rp is empty'),
+        ({'uuid': None}, r"selected_rp\['uuid'\] must be a UUID"),
+        ({'uuid': [RP]}, r"selected_rp\['uuid'\] must be a UUID"),
+        ({'uuid': RP, 'device_profile_0': [RP]}, 'not both'),
+        ({'device_profile_0': RP}, r"selected_rp\['device_profile_0'\] must be a list"),
+        ({'device_profile_0': []}, r"selected_rp\['device_profile_0'\] must be a list"),
+        ({'device_profile_0': None}, r"selected_rp\['device_profile_0'\] must be a list"),
+        ({'device_profile_0': [RP, 'x']}, r"selected_rp\['device_profile_0'\] must be a UUID"),
+    ],
+)
 def test_the_provider_has_one_of_two_shapes(ready, selected, words):
     with pytest.raises(os_acc.InvalidArgument, match=words):
         os_acc.plug(INSTANCE, selected, SPECS)
     assert ready.agent.heard == []
 
 
-@pytest.mark.parametrize(('specs', 'words'), [
-    (None, 'flavor_extra_specs must be a dictionary'),
-    ({'accel:device_profile': 1}, 'must be a string, not 1'),
-    ({}, 'asks for no accelerator'),
-    ({'hw:cpu_policy': 'dedicated'}, 'asks for no accelerator'),
-    ({'accel:': 'x'}, 'asks for no accelerator'),
-])
+@pytest.mark.parametrize(
+    ('specs', 'words'),
+    [
+        (None, 'flavor_extra_specs must be a dictionary'),
+        ({'accel:device_profile': 1}, 'must be a string, not 1'),
+        ({}, 'asks for no accelerator'),
+        ({'hw:cpu_policy': 'dedicated'}, 'asks for no accelerator'),
+        ({'accel:': 'x'}, 'asks for no accelerator'),
+    ],
+)
 def test_the_flavor_asks_for_an_accelerator(ready, specs, words):
     with pytest.raises(os_acc.InvalidArgument, match=words):
         os_acc.plug(INSTANCE, PROVIDER, specs)
     assert ready.agent.heard == []
 
 
-@pytest.mark.parametrize('specs', [
-    {'accel:device_profile': 'p'},
-    {'resources:FPGA': '1', 'trait:CUSTOM_FPGA_INTEL': 'required', 'accel:bitstream_id': RP},
-    {'resources1:PGPU': '1', 'hw:watchdog_action': ''},
-])
+@pytest.mark.parametrize(
+    'specs',
+    [
+        {'accel:device_profile': 'p'},
+        {'resources:FPGA': '1', 'trait:CUSTOM_FPGA_INTEL': 'required', 'accel:bitstream_id': RP},
+        {'resources1:PGPU': '1', 'hw:watchdog_action': ''},
+    ],
+)
 def test_every_extra_spec_reaches_the_agent(ready, specs):
     os_acc.plug(INSTANCE, PROVIDER, specs)
     [(_, _, heard)] = ready.agent.heard

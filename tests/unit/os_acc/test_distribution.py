@@ -19,12 +19,30 @@ ROOT = pathlib.Path(__file__).parents[3]
 def wheel(tmp_path_factory):
     """Built from the sources, with no index to ask; what a build leaves is not left here."""
     directory = tmp_path_factory.mktemp('wheel')
-    source = shutil.copytree(ROOT / 'packages/os-acc', directory / 'os-acc',
-                             ignore=shutil.ignore_patterns('build', '*.egg-info', '__pycache__'))
+    source = shutil.copytree(
+        ROOT / 'packages/os-acc',
+        directory / 'os-acc',
+        ignore=shutil.ignore_patterns('build', '*.egg-info', '__pycache__'),
+    )
     built = subprocess.run(
-        [sys.executable, '-m', 'pip', '--disable-pip-version-check', 'wheel', '--quiet',
-         '--no-deps', '--no-index', '--no-build-isolation', '--wheel-dir', str(directory),
-         str(source)], text=True, capture_output=True, env=os.environ | {'PBR_VERSION': '1.2.3'})
+        [
+            sys.executable,
+            '-m',
+            'pip',
+            '--disable-pip-version-check',
+            'wheel',
+            '--quiet',
+            '--no-deps',
+            '--no-index',
+            '--no-build-isolation',
+            '--wheel-dir',
+            str(directory),
+            str(source),
+        ],
+        text=True,
+        capture_output=True,
+        env=os.environ | {'PBR_VERSION': '1.2.3'},
+    )
     assert built.returncode == 0, built.stderr
     [path] = directory.glob('*.whl')
     return path
@@ -38,8 +56,9 @@ def metadata(wheel):
 
 def test_it_holds_the_whole_library_and_nothing_else(wheel):
     with zipfile.ZipFile(wheel) as archive:
-        held = {name: archive.read(name) for name in archive.namelist()
-                if '.dist-info/' not in name}
+        held = {
+            name: archive.read(name) for name in archive.namelist() if '.dist-info/' not in name
+        }
     files = [*(ROOT / 'os_acc').rglob('*.py'), ROOT / 'os_acc/py.typed']
     assert held == {str(path.relative_to(ROOT)): path.read_bytes() for path in files}
 
@@ -55,8 +74,14 @@ def test_it_needs_configuration_and_messages_only(wheel):
 
 def test_it_can_be_imported_from_its_wheel(wheel):
     code = 'import os_acc, os_acc.libvirt, os_acc.weigher; print(os_acc.__file__)'
-    run = subprocess.run([sys.executable, '-W', 'ignore', '-c', code], text=True, cwd='/',
-                         capture_output=True, check=True, env={'PYTHONPATH': str(wheel)})
+    run = subprocess.run(
+        [sys.executable, '-W', 'ignore', '-c', code],
+        text=True,
+        cwd='/',
+        capture_output=True,
+        check=True,
+        env={'PYTHONPATH': str(wheel)},
+    )
     assert run.stdout.startswith(str(wheel))
 
 

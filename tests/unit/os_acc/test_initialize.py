@@ -11,7 +11,7 @@ import pytest
 from oslo_config import cfg
 
 import os_acc
-from os_acc import client, hosts
+from os_acc import client, hosts, polling
 from os_acc import conf as options
 
 UNPUBLISHED = 'Not all its devices are published.'
@@ -60,7 +60,9 @@ class Clock:
 @pytest.fixture
 def unhurried(monkeypatch):
     """Every question but the last has time for its answer."""
-    monkeypatch.setattr(client, 'time', Clock())
+    clock = Clock()
+    for module in (client, polling):
+        monkeypatch.setattr(module, 'time', clock)
     monkeypatch.setattr(client, 'PROBE_TIMEOUT', 60)
     monkeypatch.setattr(client, 'PROBE_INTERVAL', 60)
 
@@ -186,7 +188,12 @@ def test_options_are_listed_for_the_sample_file():
     [(group, opts)] = options.list_opts()
     assert group.name == 'os_acc'
     assert {opt.name for opt in opts} == {
-        'transport_url', 'host', 'exchange', 'ready_timeout', 'call_timeout', 'weight_multiplier',
+        'transport_url',
+        'host',
+        'exchange',
+        'ready_timeout',
+        'call_timeout',
+        'weight_multiplier',
     }
 
 

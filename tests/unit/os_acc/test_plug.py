@@ -71,6 +71,8 @@ def test_an_error_that_leaves_the_outcome_open_is_no_failure(host, call, failed,
     with pytest.raises(os_acc.CyborgAgentUnavailable) as caught:
         call()
     assert str(error) in caught.value.reason
+    assert type(caught.value) is os_acc.CyborgAgentUnavailable
+    assert caught.value.was_asked
 
 
 def test_plug_asks_again_when_the_outcome_is_open(ready):
@@ -81,7 +83,8 @@ def test_plug_asks_again_when_the_outcome_is_open(ready):
 
 def test_plug_asks_again_when_no_answer_comes(host, monkeypatch):
     # given an agent that has taken the question and is restarted before it answers
-    monkeypatch.setattr(client, 'ASK_TIMEOUT', 0.5)
+    # oslo.messaging before 18.2 takes half a second for each answer
+    monkeypatch.setattr(client, 'ASK_TIMEOUT', 2.0)
     host.start_agent()
     host.initialize()
     host.stop_agent()
@@ -136,8 +139,13 @@ def test_an_agent_that_died_is_unavailable(host):
 
 
 def test_every_error_is_one_of_the_library():
-    for error in (os_acc.NotInitialized, os_acc.CyborgAgentUnavailable, os_acc.PlugFailed,
-                  os_acc.UnplugFailed, os_acc.InvalidArgument):
+    for error in (
+        os_acc.NotInitialized,
+        os_acc.CyborgAgentUnavailable,
+        os_acc.PlugFailed,
+        os_acc.UnplugFailed,
+        os_acc.InvalidArgument,
+    ):
         assert issubclass(error, os_acc.OsAccError)
 
 
@@ -157,8 +165,10 @@ def test_an_agent_that_is_never_done_is_unavailable(host):
     host.set('call_timeout', 1)
     host.start_agent()
     host.initialize()
-    host.agent.pending = 10 ** 6
-    with pytest.raises(os_acc.CyborgAgentUnavailable, match='did not prepare the accelerators'):
+    host.agent.pending = 10**6
+    # oslo.messaging before 18.2 is too slow for the last question
+    told = 'did not prepare the accelerators|did not answer plug in time'
+    with pytest.raises(os_acc.CyborgAgentUnavailable, match=told):
         os_acc.plug(INSTANCE, PROVIDER, SPECS)
 
 
@@ -189,7 +199,8 @@ def test_an_older_agent_is_asked_as_it_knows_it(host, older_agent):
     host.start_agent(older_agent())
     host.initialize()
     assert os_acc.plug(INSTANCE, PROVIDER, SPECS) == [
-        {'pci_id': '0000:3b:00.4', 'arq_uuid': INSTANCE['uuid']}]
+        {'pci_id': '0000:3b:00.4', 'arq_uuid': INSTANCE['uuid']}
+    ]
 
 
 def test_a_mediated_device_comes_with_its_uuid(ready):
@@ -242,7 +253,8 @@ def test_threads_get_each_their_own_answer(ready):
     instances = [INSTANCE | {'uuid': str(uuid.uuid4())} for _ in range(24)]
     with futures.ThreadPoolExecutor(max_workers=8) as executor:
         plugs = [executor.submit(os_acc.plug, instance, PROVIDER, SPECS) for instance in instances]
-        answers = {instance['uuid']: plug.result()
-                   for instance, plug in zip(instances, plugs, strict=True)}
+        answers = {
+            instance['uuid']: plug.result() for instance, plug in zip(instances, plugs, strict=True)
+        }
     assert answers == ready.agent.given
     assert len({attachment['pci_id'] for [attachment] in answers.values()}) == 24

@@ -68,23 +68,44 @@ def weigh(host):
 
 
 def test_a_host_weighs_as_many_cards_as_could_serve_the_request():
-    assert weigh(Host({'': ['node'], 'device_profile_0': ['card1']},
-                      {'': ['node'], 'device_profile_0': ['card2']},
-                      {'': ['node'], 'device_profile_0': ['card1']})) == 2
+    assert (
+        weigh(
+            Host(
+                {'': ['node'], 'device_profile_0': ['card1']},
+                {'': ['node'], 'device_profile_0': ['card2']},
+                {'': ['node'], 'device_profile_0': ['card1']},
+            )
+        )
+        == 2
+    )
 
 
 def test_the_scarcest_group_counts():
-    assert weigh(Host({'device_profile_0': ['gpu1'], 'device_profile_1': ['fpga']},
-                      {'device_profile_0': ['gpu2'], 'device_profile_1': ['fpga']})) == 1
+    assert (
+        weigh(
+            Host(
+                {'device_profile_0': ['gpu1'], 'device_profile_1': ['fpga']},
+                {'device_profile_0': ['gpu2'], 'device_profile_1': ['fpga']},
+            )
+        )
+        == 1
+    )
 
 
 def test_the_profile_of_a_port_counts_too():
     assert weigh(Host({'device_profile_05f1b0a4e-port': ['nic']})) == 1
 
 
-@pytest.mark.parametrize('host', [
-    Host(), Host({'': ['node']}), Host(None), object(),
-], ids=['a rebuild', 'no accelerator', 'no mappings', 'an older Nova'])
+@pytest.mark.parametrize(
+    'host',
+    [
+        Host(),
+        Host({'': ['node']}),
+        Host(None),
+        object(),
+    ],
+    ids=['a rebuild', 'no accelerator', 'no mappings', 'an older Nova'],
+)
 def test_a_request_that_asks_for_none_or_does_not_tell_weighs_nothing(host):
     assert weigh(host) == 0
 
@@ -93,10 +114,17 @@ def test_the_multiplier_is_an_option():
     assert weigher.AcceleratorWeigher().weight_multiplier(Host()) == 1.0
 
 
-@pytest.mark.skipif(not NOVA.exists(), reason='make .venv-nova')
+@pytest.mark.skipif(
+    not NOVA.exists(), reason='needs Nova itself, which make test-services installs'
+)
 def test_novas_scheduler_uses_it():
-    run = subprocess.run([str(NOVA), '-W', 'ignore', '-c', SCRIPT], text=True, cwd=ROOT,
-                         capture_output=True, env=os.environ | {'PYTHONPATH': str(ROOT)})
+    run = subprocess.run(
+        [str(NOVA), '-W', 'ignore', '-c', SCRIPT],
+        text=True,
+        cwd=ROOT,
+        capture_output=True,
+        env=os.environ | {'PYTHONPATH': str(ROOT)},
+    )
     assert run.returncode == 0, run.stderr
     assert json.loads(run.stdout.splitlines()[-1]) == {
         'spread': [['many', 1.0], ['some', 0.5], ['few', 0.25]],
@@ -108,6 +136,7 @@ def test_novas_scheduler_uses_it():
 
 def test_it_imports_without_nova_and_calls_nobody():
     code = 'import sys, os_acc.weigher; print("nova" in sys.modules, "requests" in sys.modules)'
-    run = subprocess.run([sys.executable, '-W', 'ignore', '-c', code], text=True,
-                         capture_output=True, check=True)
+    run = subprocess.run(
+        [sys.executable, '-W', 'ignore', '-c', code], text=True, capture_output=True, check=True
+    )
     assert run.stdout.split() == ['False', 'False']
