@@ -28,6 +28,10 @@ if is_service_enabled cyborg; then
             if is_service_enabled tempest; then
                 iniset "$TEMPEST_CONFIG" service_available cyborg True
                 iniset "$TEMPEST_CONFIG" cyborg_policy enforce_new_defaults True
+                iniset "$TEMPEST_CONFIG" accelerator min_microversion \
+                    "$TEMPEST_ACCELERATOR_MIN_MICROVERSION"
+                iniset "$TEMPEST_CONFIG" accelerator max_microversion \
+                    "$TEMPEST_ACCELERATOR_MAX_MICROVERSION"
             fi
             ;;
         "unstack ")

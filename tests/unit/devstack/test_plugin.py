@@ -13,7 +13,10 @@ import pytest
 from keystoneauth1 import loading
 from oslo_config import cfg
 
-from cyborg import conf
+from cyborg import conf, sim
+from cyborg.accelerator import driver
+from cyborg.accelerator.sysfs import Sysfs
+from cyborg.conf import opts
 
 DEVSTACK = pathlib.Path(__file__).parents[3] / 'devstack'
 
@@ -34,10 +37,18 @@ called() { echo "$*" >> "$ROOT/calls"; }
 for name in define_plugin echo_summary setup_develop setup_logging create_service_user \
         get_or_create_service get_or_create_endpoint recreate_database run_process \
         stop_process wait_for_service start_tls_proxy write_uwsgi_config \
-        remove_uwsgi_config die; do
+        remove_uwsgi_config; do
     eval "$name() { called $name \"\$@\"; }"
 done
+die() { called die "$@"; exit 1; }
 sudo() { "$@"; }
+trueorfalse() {
+    case "${!2:-}" in
+        1 | [yY]es | YES | [tT]rue | TRUE) echo True ;;
+        0 | [nN]o | NO | [fF]alse | FALSE) echo False ;;
+        *) echo "$1" ;;
+    esac
+}
 which() { echo "/usr/bin/$1"; }
 get_python_exec_prefix() { echo "$ROOT/bin"; }
 enable_service() { local name; for name; do ENABLED_SERVICES+=,$name; done; }
@@ -60,25 +71,31 @@ class DevStack:
             (root / name).mkdir()
         (root / 'nova' / 'nova.conf').touch()
         (root / 'nova' / 'nova_cell1.conf').touch()
-        self.commands('exit 0')
+        for name in ('cyborg-dbsync', 'cyborg-status', 'cyborg-sim'):
+            self.command(name, 'exit 0')
 
-    def commands(self, outcome):
-        """Have cyborg-dbsync note its arguments and end like this."""
-        dbsync = self.root / 'bin' / 'cyborg-dbsync'
-        dbsync.write_text(f'#!/bin/sh\necho cyborg-dbsync "$@" >> {self.root}/calls\n{outcome}\n')
-        dbsync.chmod(0o755)
+    def command(self, name, outcome):
+        """Have one of our commands note its arguments and end like this."""
+        path = self.root / 'bin' / name
+        path.write_text(f'#!/bin/sh\necho {name} "$@" >> {self.root}/calls\n{outcome}\n')
+        path.chmod(0o755)
 
-    def run(self, *phases, local_conf=''):
-        script = [PRELUDE, local_conf, f'source {DEVSTACK}/settings', local_conf]
-        script += [f'source {DEVSTACK}/plugin.sh {phase}' for phase in phases]
+    def run(self, *phases, local_conf='', plugin=DEVSTACK):
+        script = [PRELUDE, local_conf, f'source {plugin}/settings', local_conf]
+        script += [f'source {plugin}/plugin.sh {phase}' for phase in phases]
         return subprocess.run(
-            ['bash', '-c', '\n'.join(script)], capture_output=True, text=True, check=False,
+            ['bash', '-c', '\n'.join(script)],
+            capture_output=True,
+            text=True,
+            check=False,
             env={'PATH': '/usr/bin:/bin', 'ROOT': str(self.root), 'SOURCE': str(DEVSTACK.parent)},
         )
 
-    def stack(self, local_conf=''):
+    def stack(self, local_conf='', plugin=DEVSTACK):
         phases = ('install', 'post-config', 'extra', 'test-config')
-        done = self.run(*(f'stack {phase}' for phase in phases), local_conf=local_conf)
+        done = self.run(
+            *(f'stack {phase}' for phase in phases), local_conf=local_conf, plugin=plugin
+        )
         assert (done.returncode, done.stderr) == (0, '')
 
     @property
@@ -103,14 +120,20 @@ def devstack(tmp_path):
 
 
 def test_a_failed_migration_ends_the_run_before_anything_starts(devstack):
-    devstack.commands('exit 1')
+    devstack.command('cyborg-dbsync', 'exit 1')
     assert devstack.run('stack post-config', 'stack extra').returncode != 0
     assert not [call for call in devstack.calls if call.startswith('run_process')]
 
 
 def test_a_host_without_our_services_is_left_alone(devstack):
-    devstack.run('stack install', 'stack post-config', 'stack extra', 'unstack', 'clean',
-                 local_conf='ENABLED_SERVICES=key,n-cpu')
+    devstack.run(
+        'stack install',
+        'stack post-config',
+        'stack extra',
+        'unstack',
+        'clean',
+        local_conf='ENABLED_SERVICES=key,n-cpu',
+    )
     assert devstack.calls == ['define_plugin cyborg']
     assert not (devstack.root / 'etc').exists()
 
@@ -129,10 +152,9 @@ def test_every_option_of_ours_is_one_we_know(devstack):
     devstack.stack(local_conf='CYBORG_API_MODE=standalone CYBORG_RESOURCE_PROVIDER=node1')
     written = devstack.ini('etc/cyborg.conf')
     password = {opt.dest for opt in loading.get_auth_plugin_conf_options('password')}
-    for module in conf.GROUPS:
-        section = module.GROUP.name if module.GROUP else None
+    for section, options in opts.list_opts():
         if section in written:
-            unknown = set(written[section]) - {opt.dest for opt in module.OPTS} - password
+            unknown = set(written[section]) - {opt.dest for opt in options} - password
             assert unknown <= set(written.defaults()), section
 
 
@@ -142,18 +164,24 @@ def test_the_configuration_is_for_the_service_user_alone(devstack):
     assert stat.S_IMODE(mode) == 0o600
 
 
-@pytest.mark.parametrize(('local_conf', 'url'), [
-    ('', 'http://203.0.113.5/accelerator'),
-    ('CYBORG_API_MODE=standalone', 'http://203.0.113.5:6666'),
-    ('ENABLED_SERVICES+=,tls-proxy', 'https://203.0.113.5/accelerator'),
-    ('CYBORG_API_MODE=standalone; ENABLED_SERVICES+=,tls-proxy', 'https://203.0.113.5:6666'),
-])
+@pytest.mark.parametrize(
+    ('local_conf', 'url'),
+    [
+        ('', 'http://203.0.113.5/accelerator'),
+        ('CYBORG_API_MODE=standalone', 'http://203.0.113.5:6666'),
+        ('CYBORG_USE_UWSGI=False', 'http://203.0.113.5:6666'),
+        ('CYBORG_USE_UWSGI=True', 'http://203.0.113.5/accelerator'),
+        ('ENABLED_SERVICES+=,tls-proxy', 'https://203.0.113.5/accelerator'),
+        ('CYBORG_API_MODE=standalone; ENABLED_SERVICES+=,tls-proxy', 'https://203.0.113.5:6666'),
+    ],
+)
 def test_the_catalogue_leads_to_where_the_api_is(devstack, local_conf, url):
     devstack.stack(local_conf)
     assert 'create_service_user cyborg admin' in devstack.calls
     assert 'get_or_create_service cyborg accelerator Accelerator Service' in devstack.calls
-    assert f'get_or_create_endpoint accelerator RegionOne {url}/v2 {url}/v2 {url}/v2' \
-        in devstack.calls
+    assert (
+        f'get_or_create_endpoint accelerator RegionOne {url}/v2 {url}/v2 {url}/v2' in devstack.calls
+    )
     assert f'wait_for_service 60 {url}/' in devstack.calls
     assert devstack.read_as_cyborg().api.public_endpoint == url
 
@@ -161,8 +189,10 @@ def test_the_catalogue_leads_to_where_the_api_is(devstack, local_conf, url):
 def test_behind_apache_the_wsgi_module_runs_in_uwsgi(devstack):
     devstack.stack()
     ini = f'{devstack.root}/etc/cyborg-api-uwsgi.ini'
-    assert f'write_uwsgi_config {ini} cyborg.wsgi.api:application /accelerator  cyborg-api' \
+    assert (
+        f'write_uwsgi_config {ini} cyborg.wsgi.api:application /accelerator  cyborg-api'
         in devstack.calls
+    )
     [start] = [call for call in devstack.calls if call.startswith('run_process cyborg-api')]
     assert f'--ini {ini} --venv {devstack.root}/venv' in start
     uwsgi = devstack.ini('etc/cyborg-api-uwsgi.ini')['uwsgi']
@@ -179,16 +209,23 @@ def test_standalone_behind_the_tls_proxy_leaves_it_the_port(devstack):
 def test_the_database_is_made_before_its_users_start(devstack):
     devstack.stack()
     config = f'--config-file {devstack.root}/etc/cyborg.conf'
-    steps = [call for call in devstack.calls
-             if call.startswith(('recreate_database', 'cyborg-dbsync', 'run_process'))]
-    assert steps[:2] == ['recreate_database cyborg', f'cyborg-dbsync {config} upgrade']
-    assert [step.split()[1] for step in steps[2:]] == [
-        'cyborg-cond', 'cyborg-api', 'cyborg-agent']
+    steps = [
+        call
+        for call in devstack.calls
+        if call.startswith(('recreate_database', 'cyborg-dbsync', 'run_process'))
+    ]
+    assert steps[:3] == [
+        'recreate_database cyborg',
+        f'cyborg-dbsync {config} upgrade',
+        f'cyborg-dbsync {config} online_data_migrations',
+    ]
+    assert [step.split()[1] for step in steps[3:]] == ['cyborg-cond', 'cyborg-api', 'cyborg-agent']
 
 
 def test_a_compute_host_learns_neither_the_database_nor_the_api(devstack):
-    devstack.run('stack post-config', 'stack extra',
-                 local_conf='ENABLED_SERVICES=n-cpu,cyborg-agent')
+    devstack.run(
+        'stack post-config', 'stack extra', local_conf='ENABLED_SERVICES=n-cpu,cyborg-agent'
+    )
     written = devstack.ini('etc/cyborg.conf')
     assert {'placement', 'glance', 'agent'} <= set(written)
     assert not {'database', 'keystone_authtoken', 'api', 'nova'} & set(written)
@@ -208,6 +245,56 @@ def test_tempest_learns_of_the_service(devstack):
     learned = devstack.ini('tempest.conf')
     assert learned['service_available']['cyborg'] == 'True'
     assert learned['cyborg_policy']['enforce_new_defaults'] == 'True'
+    assert dict(learned['accelerator']) == {'min_microversion': '2.0', 'max_microversion': 'latest'}
+
+
+def test_jobs_say_which_microversions_tempest_tests(devstack):
+    devstack.stack(
+        'TEMPEST_ACCELERATOR_MIN_MICROVERSION=2.1; TEMPEST_ACCELERATOR_MAX_MICROVERSION=2.3'
+    )
+    learned = devstack.ini('tempest.conf')['accelerator']
+    assert (learned['min_microversion'], learned['max_microversion']) == ('2.1', '2.3')
+
+
+def test_the_plugin_may_have_any_name(devstack):
+    directory = devstack.root / 'dest' / 'accelerators'
+    directory.mkdir(parents=True)
+    for name in ('devstack', 'etc'):
+        (directory / name).symlink_to(DEVSTACK.parent / name)
+    devstack.stack('unset CYBORG_DIR', plugin=directory / 'devstack')
+    assert f'setup_develop {directory}' in devstack.calls
+
+
+def test_simulated_hardware_takes_one_variable(devstack):
+    devstack.stack('CYBORG_SIMULATED_HARDWARE=True')
+    known, sysfs = devstack.read_as_cyborg().agent, f'{devstack.root}/data/cyborg/sys'
+    assert (known.sysfs_root, known.enabled_drivers) == (sysfs, ['intel_qat_driver'])
+    description = DEVSTACK / 'simulated-host.yaml'
+    assert f'cyborg-sim build {description} {sysfs}' in devstack.calls
+
+
+def test_simulated_hardware_can_be_described(devstack):
+    description = devstack.root / 'mine.yaml'
+    description.touch()
+    devstack.stack(f'CYBORG_SIMULATED_HARDWARE={description}; CYBORG_ENABLED_DRIVERS=nvme_driver')
+    assert devstack.read_as_cyborg().agent.enabled_drivers == ['nvme_driver']
+    assert f'cyborg-sim build {description} {devstack.root}/data/cyborg/sys' in devstack.calls
+
+
+def test_a_description_that_is_not_there_ends_the_run(devstack):
+    done = devstack.run('stack post-config', local_conf='CYBORG_SIMULATED_HARDWARE=/nowhere.yaml')
+    assert done.returncode != 0
+    assert any(call.startswith('die ') and '/nowhere.yaml' in call for call in devstack.calls)
+
+
+def test_the_simulated_host_has_what_its_driver_finds(tmp_path):
+    sim.Host.described(tmp_path / 'sys', DEVSTACK / 'simulated-host.yaml')
+    known = cfg.ConfigOpts()
+    conf.register(known)
+    known([], project='cyborg', default_config_files=[])
+    [qat] = driver.load(['intel_qat_driver'], known, Sysfs(tmp_path / 'sys'))
+    [device] = qat.discover()
+    assert sum(len(each.attach_handles) for each in device.deployables) == 4
 
 
 def test_unstack_stops_and_clean_removes_what_stack_made(devstack):
