@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated hardware: hosts whose cards exist as a directory tree only."""
+"""Simulates hosts with accelerators: their sysfs is a directory tree."""
 
 from cyborg.sim.host import Host
 

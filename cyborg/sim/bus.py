@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from cyborg.accelerator import pci
-from cyborg.sim import identity, resets
-from cyborg.sim.numbers import natural, refuse_interrupts, route, truth
+from cyborg.sim import pci_attributes, resets
+from cyborg.sim.attribute_values import parse_bool, parse_unsigned
 from cyborg.sim.overlay import Overlay
-from cyborg.sim.tree import Tree, refuse
+from cyborg.sim.tree import Tree, kernel_error
 
 DEVICES = 'bus/pci/devices'
 DRIVERS = 'bus/pci/drivers'
 GROUPS = 'kernel/iommu_groups'
-#: What a card hangs from; drivers must not take it for a card.
+#: The bridge above each card. Accelerator drivers must ignore it.
 PORT = {'vendor': '8086', 'device': '347a', 'class': '060400', 'driver': 'pcieport'}
 
 Facts = dict[str, Any]  #: an entry of the catalogue
@@ -24,17 +24,17 @@ Facts = dict[str, Any]  #: an entry of the catalogue
 
 @dataclasses.dataclass(eq=False)
 class Function:
-    """One function, present on the bus."""
+    """A PCI function that is present on the bus."""
 
     address: str
     facts: Facts
     path: str  #: its real directory
-    parent: 'Function | None' = None  #: of a virtual function
-    number: int = 0  #: of a virtual function
+    parent: 'Function | None' = None  #: the physical function of a virtual one
+    number: int = 0  #: the index of a virtual function
     group: str | None = None
     driver: str | None = None
     override: str | None = None
-    is_soiled: bool = False  #: a guest wrote to its registers, and it was not reset since
+    is_dirty: bool = False  #: a guest wrote to its registers and it has not been reset since
     parts: list['Function'] = dataclasses.field(default_factory=list)
 
     @property
@@ -43,39 +43,43 @@ class Function:
 
 
 class Feature:
-    """What a kernel driver of ours adds to a function as long as it is bound."""
+    """Attributes that a simulated kernel driver shows on a function while it is bound."""
 
-    key = ''  #: where the catalogue has its facts
+    key = ''  #: the key of its facts in the catalogue
 
     def __init__(self, bus: 'Bus') -> None:
         self._tree = bus.tree
 
     def bind(self, function: Function) -> None:
-        """Show it."""
+        """Show the attributes."""
 
     def unbind(self, function: Function) -> None:
-        """Hide it."""
+        """Remove the attributes."""
 
     def check_driver(self, function: Function, driver: str) -> None:
-        """Raise what another driver has against a function of this kind."""
+        """Raise an OSError if another driver cannot be bound to such a function."""
 
     def check_vfs(self, function: Function, count: int) -> None:
-        """Raise what the driver has against this number of virtual functions."""
+        """Raise an OSError if the driver does not allow this number of virtual functions."""
 
     @staticmethod
     def recorded(function: pci.Function) -> Facts | None:
-        """The facts by which a function of a real host would be shown as it is; None if it has
-        nothing of the kind. Drivers without this are recorded as the files they show."""
+        """Return the facts that describe these attributes of a real function, or None if it has
+        none. Without this method a recording holds plain copies of the files."""
         return None
 
 
 class Bus:
-    """All functions of a host."""
+    """The PCI functions of a host."""
 
-    def __init__(self, tree: Tree, make_features: Callable[['Bus'], Iterable[Feature]],
-                 groups: Mapping[str, str] | None = None,
-                 overlay: Overlay | None = None) -> None:
-        """IOMMU groups are as given, by address; other functions get one of their own."""
+    def __init__(
+        self,
+        tree: Tree,
+        make_features: Callable[['Bus'], Iterable[Feature]],
+        groups: Mapping[str, str] | None = None,
+        overlay: Overlay | None = None,
+    ) -> None:
+        """``groups`` holds IOMMU groups by address; any other function gets its own group."""
         self.tree = tree
         self.functions: dict[str, Function] = {}
         self._groups = groups or {}
@@ -89,10 +93,10 @@ class Bus:
             self._driver(name)
 
     def add(self, address: str, facts: Facts) -> Function:
-        """A card appears, behind a port of its own."""
+        """Add a card, behind a bridge of its own."""
         domain, number, _ = address.split(':')
         if address in self.functions:
-            raise ValueError(f'{address} is where a port sits, from which another card hangs')
+            raise ValueError(f'{address} is the address of the bridge above another card')
         root = f'{domain}:{max(int(number, 16) - 1, 0):02x}'
         port = f'{root}:1c.0'
         if port not in self.functions:
@@ -107,7 +111,7 @@ class Bus:
         return function
 
     def remove(self, function: Function) -> None:
-        """A function goes, whoever uses it."""
+        """Remove a function, also if it is in use."""
         self._set_vfs(function, 0)
         self._unbind(function)
         self._overlay.hide(function.address)
@@ -122,15 +126,16 @@ class Bus:
         self.tree.emit('remove', 'pci', function.address)
 
     def join_group(self, path: str, group: str | None = None) -> str:
-        """Put a device into an IOMMU group, by default one of its own; answers its number."""
-        group = group or next(number for number in map(str, self._numbers)
-                              if number not in self._groups.values())
+        """Put a device into an IOMMU group, by default a new one; returns the group's number."""
+        group = group or next(
+            number for number in map(str, self._numbers) if number not in self._groups.values()
+        )
         self.tree.link(f'{GROUPS}/{group}/devices/{path.rpartition("/")[2]}', path)
         self.tree.link(f'{path}/iommu_group', f'{GROUPS}/{group}')
         return group
 
     def rebind(self, address: str, driver: str | None) -> None:
-        """Have another driver bound to a function, or none: what an administrator does by hand."""
+        """Bind another driver, or none, to a function, as an administrator does by hand."""
         function = self._known(address)
         self._set_vfs(function, 0)
         self._unbind(function)
@@ -139,7 +144,7 @@ class Bus:
             self._probe(function)
 
     def release(self, address: str) -> None:
-        """Give a function back to the driver that it has by default."""
+        """Bind a function to its default driver again."""
         function = self._known(address)
         self._unbind(function)
         self._override(function, '')
@@ -149,15 +154,19 @@ class Bus:
 
     def _appear(self, function: Function) -> None:
         facts, path = function.facts, function.path
-        for name, text in identity.attributes(facts).items():
+        for name, text in pci_attributes.attributes(facts).items():
             self.tree.file(f'{path}/{name}', text)
-        self.tree.file(f'{path}/config',
-                       identity.config(function.address, facts, function.parent is not None))
-        self.tree.file(f'{path}/driver_override', '(null)',
-                       lambda text: self._override(function, text))
-        if not function.parent:  # a virtual one goes by sriov_numvfs alone
-            self.tree.trigger(f'{path}/remove', lambda text: self._remove_if(function, text),
-                              mode=0o220)
+        self.tree.file(
+            f'{path}/config',
+            pci_attributes.config(function.address, facts, function.parent is not None),
+        )
+        self.tree.file(
+            f'{path}/driver_override', '(null)', lambda text: self._override(function, text)
+        )
+        if not function.parent:  # a virtual one is removed through sriov_numvfs only
+            self.tree.trigger(
+                f'{path}/remove', lambda text: self._remove_if(function, text), mode=0o220
+            )
         self.tree.link(f'{path}/subsystem', 'bus/pci')
         resets.offer(self.tree, function)
         if facts.get('iommu', True):
@@ -168,10 +177,10 @@ class Bus:
             self._offer_vfs(function)
         if function.parent:
             self.tree.link(f'{path}/physfn', function.parent.path)
-            self.tree.trigger(f'{path}/sriov_vf_msix_count', refuse_interrupts)
+            self.tree.trigger(f'{path}/sriov_vf_msix_count', _refuse_msix_count)
         self._describe(function)
         self.functions[function.address] = function
-        # last, so that whoever lists the bus finds a function complete
+        # last, so that a reader that lists the bus finds complete functions only
         self.tree.link(f'{DEVICES}/{function.address}', path)
         self._overlay.show(function.address)
         self.tree.emit('add', 'pci', function.address)
@@ -179,17 +188,19 @@ class Bus:
     def _describe(self, function: Function) -> None:
         facts = function.facts
         lines = [f'DRIVER={function.driver}'] if function.driver else []
-        lines += identity.uevent(function.address, facts)
+        lines += pci_attributes.uevent(function.address, facts)
         self.tree.file(
-            f'{function.path}/uevent', '\n'.join(lines),
-            lambda text: self.tree.synthesize(text, 'pci', function.address))
+            f'{function.path}/uevent',
+            '\n'.join(lines),
+            lambda text: self.tree.synthesize(text, 'pci', function.address),
+        )
 
     def _override(self, function: Function, text: str) -> None:
         function.override = text or None
         self.tree.file(f'{function.path}/driver_override', text or '(null)')
 
     def _remove_if(self, function: Function, text: str) -> None:
-        if natural(text):
+        if parse_unsigned(text):
             self.remove(function)
 
     # -- binding ---------------------------------------------------------------------------
@@ -203,26 +214,26 @@ class Bus:
 
     def _known(self, address: str) -> Function:
         if address not in self.functions:
-            raise refuse(errno.ENODEV)
+            raise kernel_error(errno.ENODEV)
         return self.functions[address]
 
     def _bind_by_hand(self, driver: str, address: str) -> None:
         function = self._known(address)
         if driver != (function.override or function.facts.get('driver')):
-            raise refuse(errno.ENODEV)
+            raise kernel_error(errno.ENODEV)
         if function.driver:
-            raise refuse(errno.EBUSY)
+            raise kernel_error(errno.EBUSY)
         self._probe(function)
 
     def _unbind_by_hand(self, driver: str, address: str) -> None:
         function = self._known(address)
         if function.driver != driver:
-            raise refuse(errno.ENODEV)
+            raise kernel_error(errno.ENODEV)
         self._set_vfs(function, 0)
         self._unbind(function)
 
     def _probe(self, function: Function) -> None:
-        """Bind whoever claims an unbound function."""
+        """Bind the driver that claims an unbound function."""
         driver = function.override or function.facts.get('driver')
         if function.driver or not driver or not (function.override or self._is_probed(function)):
             return
@@ -239,9 +250,11 @@ class Bus:
         self.tree.emit('bind', 'pci', function.address)
 
     def _is_probed(self, function: Function) -> bool:
-        """Of virtual functions it can be said that no driver shall come by itself."""
-        return not function.parent or self.tree.text(
-            f'{function.parent.path}/sriov_drivers_autoprobe') == '1'
+        """Return whether a driver is bound automatically: sriov_drivers_autoprobe prevents it."""
+        return (
+            not function.parent
+            or self.tree.text(f'{function.parent.path}/sriov_drivers_autoprobe') == '1'
+        )
 
     def _unbind(self, function: Function) -> None:
         if function.driver:
@@ -254,7 +267,7 @@ class Bus:
             self.tree.emit('unbind', 'pci', function.address)
 
     def _active(self, function: Function) -> list[Feature]:
-        """The kernel driver's doing: another one, as vfio-pci, brings nothing of it."""
+        """Return the features that the bound driver shows; vfio-pci, for example, shows none."""
         if function.driver != function.facts.get('driver'):
             return []
         return [feature for key, feature in self._features.items() if key in function.facts]
@@ -263,27 +276,32 @@ class Bus:
 
     def _offer_vfs(self, function: Function) -> None:
         sriov = function.facts['sriov']
-        for name, value in {'sriov_totalvfs': sriov['total'], 'sriov_offset': sriov['offset'],
-                            'sriov_stride': sriov.get('stride', 1), 'sriov_vf_total_msix': 0,
-                            'sriov_vf_device': f'{int(sriov["vf"]["device"], 16):x}'}.items():
+        for name, value in {
+            'sriov_totalvfs': sriov['total'],
+            'sriov_offset': sriov['offset'],
+            'sriov_stride': sriov.get('stride', 1),
+            'sriov_vf_total_msix': 0,
+            'sriov_vf_device': f'{int(sriov["vf"]["device"], 16):x}',
+        }.items():
             self.tree.file(f'{function.path}/{name}', str(value))
         autoprobe = f'{function.path}/sriov_drivers_autoprobe'
-        self.tree.file(autoprobe, '1', lambda text: self.tree.file(autoprobe, truth(text)))
-        self.tree.file(f'{function.path}/sriov_numvfs', '0',
-                       lambda text: self._write_numvfs(function, text))
+        self.tree.file(autoprobe, '1', lambda text: self.tree.file(autoprobe, parse_bool(text)))
+        self.tree.file(
+            f'{function.path}/sriov_numvfs', '0', lambda text: self._write_numvfs(function, text)
+        )
 
     def _write_numvfs(self, function: Function, text: str) -> None:
-        count = natural(text)
-        if count > 0xffff:
-            raise refuse(errno.EINVAL)
+        count = parse_unsigned(text)
+        if count > 0xFFFF:
+            raise kernel_error(errno.EINVAL)
         if count > function.facts['sriov']['total']:
-            raise refuse(errno.ERANGE)
+            raise kernel_error(errno.ERANGE)
         if count == len(function.parts):
             return
         if function.driver != function.facts.get('driver'):
-            raise refuse(errno.ENOENT)
+            raise kernel_error(errno.ENOENT)
         if count and function.parts:
-            raise refuse(errno.EBUSY)
+            raise kernel_error(errno.EBUSY)
         self._set_vfs(function, count)
 
     def _set_vfs(self, function: Function, count: int) -> None:
@@ -299,17 +317,41 @@ class Bus:
             self.tree.link(f'{function.path}/virtfn{part.number}', part.path)
         if function.facts.get('sriov', {}).get('total'):
             self.tree.file(f'{function.path}/sriov_numvfs', str(count))
-        if count:  # that they go is told by none but themselves
+        if count:  # the kernel emits no event of the card when they are removed
             self.tree.emit('change', 'pci', function.address)
 
     def _add_vf(self, function: Function, number: int) -> Function:
         sriov = function.facts['sriov']
-        address = route(function.address, sriov['offset'] + number * sriov.get('stride', 1))
-        shared = {key: function.facts[key] for key in ('vendor', 'class', 'numa_node', 'iommu')
-                  if key in function.facts}
-        part = Function(address, shared | sriov['vf'],
-                        function.path.rpartition('/')[0] + f'/{address}', function, number)
+        address = _offset_address(
+            function.address, sriov['offset'] + number * sriov.get('stride', 1)
+        )
+        shared = {
+            key: function.facts[key]
+            for key in ('vendor', 'class', 'numa_node', 'iommu')
+            if key in function.facts
+        }
+        part = Function(
+            address,
+            shared | sriov['vf'],
+            function.path.rpartition('/')[0] + f'/{address}',
+            function,
+            number,
+        )
         self._appear(part)
         self.tree.emit('change', 'pci', address)
         self._probe(part)
         return part
+
+
+def _refuse_msix_count(text: str) -> None:
+    """Most kernel drivers do not let the MSI-X vectors of a virtual function be changed."""
+    parse_unsigned(text)
+    raise kernel_error(errno.EOPNOTSUPP)
+
+
+def _offset_address(address: str, offset: int) -> str:
+    """Return the PCI address whose routing id is larger by the offset."""
+    domain, bus, rest = address.split(':')
+    device, function = rest.split('.')
+    routing_id = (int(bus, 16) << 8) + (int(device, 16) << 3) + int(function) + offset
+    return f'{domain}:{routing_id >> 8:02x}:{routing_id >> 3 & 0x1F:02x}.{routing_id & 7}'

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Descriptions of hosts: what a YAML file may say, and how a mistake in one is told."""
+"""Reads and validates the descriptions of hosts."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from cyborg import errors
 from cyborg.sim import catalogue
 
 DEMO = 'demo-host.yaml'
-#: Where a tree keeps what it was made from.
+#: The copy of its description that a tree contains.
 KEPT = '.scratch/description.yaml'
 
 _ADDRESS = {'type': 'string', 'pattern': r'^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$'}
@@ -22,9 +22,16 @@ _SRIOV = {
     'type': 'object',
     'required': ['total'],
     'properties': {
-        'total': _COUNT, 'enabled': _COUNT, 'offset': _COUNT, 'stride': _COUNT,
-        'vf': {'type': 'object', 'required': ['device'],
-               'properties': {'device': _ID, 'driver': {'type': ['string', 'null']}}}},
+        'total': _COUNT,
+        'enabled': _COUNT,
+        'offset': _COUNT,
+        'stride': _COUNT,
+        'vf': {
+            'type': 'object',
+            'required': ['device'],
+            'properties': {'device': _ID, 'driver': {'type': ['string', 'null']}},
+        },
+    },
     'if': {'properties': {'total': {'minimum': 1}}},
     'then': {'required': ['offset', 'vf']},
 }
@@ -34,24 +41,32 @@ _RESET = {
     'properties': {
         'error': {'type': 'string', 'pattern': '^E[A-Z0-9]+$'},
         'silences': {'type': 'boolean'},
-        'counts': {'enum': ['fatal', 'nonfatal', 'correctable']}},
+        'counts': {'enum': ['fatal', 'nonfatal', 'correctable']},
+    },
 }
 _CARD = {
     'type': 'object',
     'required': ['at'],
-    # of the catalogue, or standing for itself
+    # a card of the catalogue, or one that is described completely
     'oneOf': [{'required': ['model']}, {'required': ['vendor', 'device', 'class']}],
     'properties': {
-        'at': _ADDRESS, 'vendor': _ID, 'device': _ID,
+        'at': _ADDRESS,
+        'vendor': _ID,
+        'device': _ID,
         'model': {'type': 'string', 'pattern': '^[0-9a-f]{4}:[0-9a-f]{4}$'},
         'subsystem': {'type': 'string', 'pattern': '^[0-9a-f]{4}:[0-9a-f]{4}$'},
         'class': {'type': 'string', 'pattern': '^[0-9a-f]{6}$'},
         'revision': {'type': 'string', 'pattern': '^[0-9a-f]{2}$'},
-        'name': {'type': 'string'}, 'driver': {'type': ['string', 'null']},
-        'numa_node': {'type': 'integer'}, 'iommu': {'type': 'boolean'}, 'vfs': _COUNT,
-        'vfs_by_rule': {'type': 'boolean'}, 'sriov': _SRIOV,
+        'name': {'type': 'string'},
+        'driver': {'type': ['string', 'null']},
+        'numa_node': {'type': 'integer'},
+        'iommu': {'type': 'boolean'},
+        'vfs': _COUNT,
+        'vfs_by_rule': {'type': 'boolean'},
+        'sriov': _SRIOV,
         'reset': _RESET,
-        'attributes': {'type': 'object'} | _PATHS},
+        'attributes': {'type': 'object'} | _PATHS,
+    },
 }
 SCHEMA = {
     'type': 'object',
@@ -60,27 +75,42 @@ SCHEMA = {
         'cards': {'type': 'array', 'items': _CARD},
         'spares': {'type': 'object', 'additionalProperties': _CARD},
         'groups': {'type': 'object', 'propertyNames': _ADDRESS, 'additionalProperties': _COUNT},
-        'bound': {'type': 'object', 'propertyNames': _ADDRESS,
-                  'additionalProperties': {'type': ['string', 'null']}},
-        'mediated': {'type': 'object', 'additionalProperties': {
-            'type': 'object', 'required': ['at', 'type'], 'additionalProperties': False,
-            'properties': {'at': _ADDRESS, 'type': {'type': 'string'}}}},
-        'files': {'type': 'object', 'additionalProperties': {
-            'type': ['string', 'null']}} | _PATHS,
+        'bound': {
+            'type': 'object',
+            'propertyNames': _ADDRESS,
+            'additionalProperties': {'type': ['string', 'null']},
+        },
+        'mediated': {
+            'type': 'object',
+            'additionalProperties': {
+                'type': 'object',
+                'required': ['at', 'type'],
+                'additionalProperties': False,
+                'properties': {'at': _ADDRESS, 'type': {'type': 'string'}},
+            },
+        },
+        'files': {'type': 'object', 'additionalProperties': {'type': ['string', 'null']}} | _PATHS,
         'links': {'type': 'object', 'additionalProperties': {'type': 'string'}} | _PATHS,
+        'tools': {
+            'type': 'object',
+            'propertyNames': {'pattern': '^[A-Za-z0-9][A-Za-z0-9._-]*$'},
+            'additionalProperties': {'type': 'string'},
+        },
     },
 }
 
 
 def load(source: Path | str | None = None) -> dict[str, Any]:
-    """What a file says, or what a tree was made from; by default the demo's host."""
+    """Return the description in a file or of a tree; by default that of the demo's host."""
     if source is None:
-        return catalogue.load(DEMO)
+        facts: dict[str, Any] = catalogue.load(DEMO)
+        return facts
     path = Path(source)
     if path.is_dir():
         if not (path / KEPT).is_file():
             raise errors.ConfigError(
-                why=f'{path} is no tree of cyborg-sim; record it to have its description.')
+                why=f'{path} was not built by cyborg-sim; use cyborg-sim record to describe it.'
+            )
         path = path / KEPT
     try:
         return check(yaml.safe_load(path.read_text()))
@@ -96,7 +126,7 @@ def load(source: Path | str | None = None) -> dict[str, Any]:
 
 
 def check(facts: Any) -> dict[str, Any]:
-    """The same, if it can describe a host."""
+    """Return the description if it is valid; raises ValueError."""
     if not isinstance(facts, dict):
         raise ValueError('it has no cards')
     checker = jsonschema.Draft202012Validator(SCHEMA)

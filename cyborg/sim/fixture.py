@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated host for the tests of other projects, as the fixtures that OpenStack uses."""
+"""A simulated host as a fixture, for the tests of other OpenStack projects."""
 
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,10 @@ from cyborg.sim.host import Host
 
 
 class SimulatedHost(fixtures.Fixture):
-    """``useFixture(SimulatedHost('host.yaml')).host`` lives as long as the test."""
+    """``useFixture(SimulatedHost('host.yaml')).host`` exists until the test ends."""
 
     def __init__(self, description: Path | str | dict[str, Any] | None = None) -> None:
-        """As a file or a mapping describes it; an empty mapping is a host without cards."""
+        """``description`` is a file or a mapping; an empty mapping is a host without cards."""
         super().__init__()
         self._description = description
         self.host: Host

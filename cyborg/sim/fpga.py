@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the drivers of FPGAs show: the kernel's own (DFL), the older one beside it (OPAE), and
-FPGA managers."""
+"""The attributes that the kernel drivers of FPGAs show: DFL, which is part of the kernel, the older
+OPAE driver, and FPGA managers."""
 
 import abc
 import errno
@@ -8,11 +8,11 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from cyborg.sim.bus import Bus, Facts, Feature, Function
-from cyborg.sim.tree import refuse
+from cyborg.sim.tree import kernel_error
 
-#: where the kernel looks for images, and how those for a manager begin here
+#: the directory of images for the kernel, and the first bytes of an image for a manager
 FIRMWARE, SYNC = 'lib/firmware', bytes.fromhex('aa995566')
-NOTHING = '0' * 32  #: shown by a port behind which nothing is
+NOTHING = '0' * 32  #: the afu_id of a port without a function
 
 
 def _functions(entry: str | Sequence[str]) -> list[str]:
@@ -20,29 +20,29 @@ def _functions(entry: str | Sequence[str]) -> list[str]:
 
 
 def _slots(facts: Facts) -> Iterator[tuple[int, int]]:
-    """By virtual function: its region, and which of the functions there it reaches."""
+    """Yield for each virtual function its region and the index of its function there."""
     for region, entry in enumerate(facts['ports']):
         for order in range(len(_functions(entry))):
             yield region, order
 
 
 class Fpga(Feature, abc.ABC):
-    """Management on the card, a port a region.
+    """A management interface on the card, and a port for each region.
 
-    ``ports`` lists what each region is programmed with: one function, or a list of them, each of
-    which has a virtual function of its own. The ports of a card with virtual functions are
-    released, and sit on these.
+    ``ports`` lists the content of each region: one function, or a list of functions, each of
+    which has its own virtual function. If a card has virtual functions, its ports are released
+    from the card and appear on these.
     """
 
-    classes: tuple[str, ...] = ()  #: in which its devices are listed
+    classes: tuple[str, ...] = ()  #: the sysfs classes of its devices
 
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
-        #: card and region -> where its functions are shown, by their order in the region
+        #: card and region -> the directories of its functions, by their index in the region
         self._places: dict[tuple[str, int], dict[int, str]] = {}
-        #: card and region -> what was loaded into it since the host was started
+        #: card and region -> the functions loaded since the host was started
         self._loaded: dict[tuple[str, int], list[str]] = {}
-        #: card -> what manages it
+        #: card -> the directory of its management interface
         self._manager_paths: dict[str, str] = {}
 
     def bind(self, function: Function) -> None:
@@ -50,17 +50,18 @@ class Fpga(Feature, abc.ABC):
         base = self._base(function)
         slots = list(_slots(facts))
         if function.parent:
-            shown = slots[function.number:function.number + 1]
+            shown = slots[function.number : function.number + 1]
         else:
             self._manager_paths[card] = self._show_manager(base, facts)
-            # guests reach the others through virtual functions only
+            # the others can be reached through virtual functions only
             shown = [] if 'sriov' in function.facts else [each for each in slots if not each[1]]
         for region, order in shown:
             port = self._port(base)
             self._tree.file(f'{port}/id', str(region))
             self._places.setdefault((card, region), {})[order] = port
-            self._show(card, region, self._loaded.get((card, region))
-                       or _functions(facts['ports'][region]))
+            self._show(
+                card, region, self._loaded.get((card, region)) or _functions(facts['ports'][region])
+            )
 
     def unbind(self, function: Function) -> None:
         inside = self._tree.path(function.path)
@@ -70,43 +71,52 @@ class Fpga(Feature, abc.ABC):
                     self._tree.remove(f'class/{kind}/{link.name}')
         self._tree.remove(f'{function.path}/{self.classes[0]}')
         for places in self._places.values():
-            for order in [each for each, path in places.items()
-                          if path.startswith(f'{function.path}/')]:
+            for order in [
+                each for each, path in places.items() if path.startswith(f'{function.path}/')
+            ]:
                 del places[order]
         if not function.parent:
             self._manager_paths.pop(function.address, None)
 
     def check_vfs(self, function: Function, count: int) -> None:
         if not function.parent and count != len(list(_slots(function.facts[self.key]))):
-            raise refuse(errno.EINVAL)
+            raise kernel_error(errno.EINVAL)
 
     def holds(self, address: str, number: int) -> bool:
-        """Is that region one of ours, and to be seen?"""
+        """Return whether this driver shows that region."""
         return bool(self._places.get((address, number)))
 
     def manager(self, address: str) -> str | None:
-        """What manages a card, by its name; None if the driver is not bound to it."""
+        """Return the name of a card's management interface; None if the driver is not bound."""
         path = self._manager_paths.get(address)
         return path.rpartition('/')[2] if path else None
 
     def managed_by(self, name: str) -> str | None:
-        """The card that this manages."""
-        return next((address for address in self._manager_paths if self.manager(address) == name),
-                    None)
+        """Return the address of the card with this management interface."""
+        return next(
+            (address for address in self._manager_paths if self.manager(address) == name), None
+        )
 
     def region_type(self, address: str) -> str:
-        """Which images fit."""
+        """Return the id that an image must have to fit."""
         path = self._manager_paths[address]
-        [found] = [text for pattern in ('pr/interface_id', '*/fpga_region/*/compat_id')
-                   for text in {file.read_text().strip()
-                                for file in self._tree.path(path).glob(pattern)}]
+        [found] = [
+            text
+            for pattern in ('pr/interface_id', '*/fpga_region/*/compat_id')
+            for text in {file.read_text().strip() for file in self._tree.path(path).glob(pattern)}
+        ]
         return found
 
     def program(self, address: str, number: int, functions: str | Sequence[str]) -> None:
-        """Have other functions in a region: what a bitstream does, of which no event tells."""
+        """Replace the functions of a region as a bitstream does. The kernel emits no event."""
         with self._tree.change():
             self._loaded[address, number] = _functions(functions)
             self._show(address, number, _functions(functions))
+
+    def lose_power(self, address: str) -> None:
+        """Forget the functions that were loaded into a card."""
+        for place in [each for each in self._loaded if each[0] == address]:
+            del self._loaded[place]
 
     def _show(self, address: str, region: int, functions: Sequence[str]) -> None:
         for order, port in self._places[address, region].items():
@@ -115,15 +125,15 @@ class Fpga(Feature, abc.ABC):
 
     @abc.abstractmethod
     def _base(self, function: Function) -> str:
-        """The directory of all that is shown, which is made."""
+        """Create and return the directory of the function's attributes."""
 
     @abc.abstractmethod
     def _show_manager(self, base: str, facts: Facts) -> str:
-        """Show what only the card itself has; returns its directory."""
+        """Create the management interface and return its directory."""
 
     @abc.abstractmethod
     def _port(self, base: str) -> str:
-        """The directory of the next port."""
+        """Return the directory of the next port."""
 
     def _describe(self, manager: str, facts: Facts) -> None:
         self._tree.file(f'{manager}/ports_num', str(len(facts['ports'])))
@@ -132,7 +142,7 @@ class Fpga(Feature, abc.ABC):
 
 
 class Dfl(Fpga):
-    """The kernel's own."""
+    """The driver that is part of the kernel."""
 
     key = 'dfl'
     classes = ('fpga_region', 'fpga_manager', 'fpga_bridge')
@@ -153,7 +163,7 @@ class Dfl(Fpga):
         loader = self._listed(f'{manager}/dfl-fme-mgr.{next(self._parts)}', 'fpga_manager', 'fpga')
         self._tell(loader, 'DFL FME FPGA Manager', 'unknown')
         for _ in facts['ports']:
-            part = next(self._parts)  # of the bridge and the region of one port
+            part = next(self._parts)  # the bridge and the region of a port share a number
             bridge = self._listed(f'{manager}/dfl-fme-br.{part}', 'fpga_bridge', 'br')
             self._tell(bridge, 'DFL FPGA FME Bridge', 'enabled')
             region = self._listed(f'{manager}/dfl-fme-region.{part}', 'fpga_region', 'region')
@@ -166,14 +176,14 @@ class Dfl(Fpga):
         return port
 
     def _listed(self, parent: str, kind: str, prefix: str) -> str:
-        """A device of a class; the kernel counts them host-wide."""
+        """Create a device of a class; the kernel numbers them host-wide."""
         name = f'{prefix}{next(self._numbers[kind])}'
         while self._tree.path(f'class/{kind}/{name}').is_symlink():
             name = f'{prefix}{next(self._numbers[kind])}'
         path = f'{parent}/{kind}/{name}'
         self._tree.directory(path)
         self._tree.link(f'class/{kind}/{name}', path)
-        if kind == self.classes[0]:  # the others matter to nobody who listens
+        if kind == self.classes[0]:  # no driver of Cyborg subscribes to the others
             self._tree.emit('add', kind, name)
         return path
 
@@ -183,14 +193,14 @@ class Dfl(Fpga):
 
 
 class Opae(Fpga):
-    """The older one: other names for the same things."""
+    """The older driver, which has other names for the same attributes."""
 
     key = 'opae'
     classes = ('fpga',)
 
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
-        # each is counted by itself
+        # each has its own numbers
         self._devices, self._managers, self._ports = (itertools.count() for _ in range(3))
 
     def _base(self, function: Function) -> str:
@@ -212,15 +222,18 @@ class Opae(Fpga):
         return f'{base}/intel-fpga-port.{next(self._ports)}'
 
 
-class Manager(Feature):
-    """The kernel's FPGA manager of a card, with a file to load images with unless ``firmware`` is
-    false, as it is in mainline kernels."""
+class FpgaManager(Feature):
+    """The kernel's FPGA manager of a card. Vendors' kernels have a ``firmware`` file that loads an
+    image; with the fact ``firmware: false`` it is missing, as in mainline kernels."""
 
     key = 'fpga_manager'
 
     def bind(self, function: Function) -> None:
-        number = next(each for each in itertools.count()
-                      if not self._tree.path(f'class/fpga_manager/fpga{each}').is_symlink())
+        number = next(
+            each
+            for each in itertools.count()
+            if not self._tree.path(f'class/fpga_manager/fpga{each}').is_symlink()
+        )
         path = f'{function.path}/fpga_manager/fpga{number}'
         self._tree.file(f'{path}/name', 'Simulated FPGA Manager')
         self._tree.file(f'{path}/state', 'operating')
@@ -236,17 +249,17 @@ class Manager(Feature):
 
     def _set_flags(self, path: str, text: str) -> None:
         if not text.isdecimal():
-            raise refuse(errno.EINVAL)
-        self._tree.retell(f'{path}/flags', text)
+            raise kernel_error(errno.EINVAL)
+        self._tree.set_text(f'{path}/flags', text)
 
     def _load(self, path: str, name: str) -> None:
-        """The kernel looks for the file in a place of its own, and nowhere else."""
+        """Load an image, which the kernel searches in the firmware directory only."""
         image = self._tree.path(FIRMWARE) / name
         step, number = 'operating', 0
         if '/' in name or not image.is_file():
             step, number = 'firmware request error', errno.ENOENT
         elif image.read_bytes()[:4] != SYNC:
-            step, number = 'write error', errno.ETIMEDOUT  # the card never says that it is done
-        self._tree.retell(f'{path}/state', step)
+            step, number = 'write error', errno.ETIMEDOUT  # the card never reports that it is done
+        self._tree.set_text(f'{path}/state', step)
         if number:
-            raise refuse(number)
+            raise kernel_error(number)

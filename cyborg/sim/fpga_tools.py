@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tools that program simulated FPGAs: as strict as the real ones, with words of their own.
+"""The tools that program simulated FPGAs. They are as strict as the real ones.
 
-What goes into the flash of a card counts when the host was switched off and on.
+What is written to the flash of a card takes effect after a power cycle of the host.
 """
 
 import json
@@ -24,8 +24,8 @@ GOLDEN = 'd0'
 GUEST = 'vfio-pci'
 
 
-class Machine(Protocol):
-    """What the tools need of a host."""
+class FpgaHost(Protocol):
+    """The part of a host that the tools need."""
 
     tree: Tree
     sysfs: Sysfs
@@ -35,34 +35,45 @@ class Machine(Protocol):
 
 
 class FpgaTools:
-    """All of them, on one host."""
+    """The tools of one host."""
 
-    def __init__(self, host: Machine) -> None:
+    def __init__(self, host: FpgaHost) -> None:
         self._host = host
-        #: address -> what the flash of the card holds since it was written
+        #: address -> the content written to the flash of the card
         self._flash: dict[str, dict[str, Any]] = {}
         self.tools: dict[str, Callable[..., str]] = {
-            name: self._told(name, tool) for name, tool in {
-                'fpgaconf': self._fpgaconf, 'fpgasupdate': self._fpgasupdate,
-                'cyborg-fpga-load': self._load, 'xbutil': self._xbutil,
-                'xbmgmt': self._xbmgmt}.items()}
+            name: self._as_process(name, tool)
+            for name, tool in {
+                'fpgaconf': self._fpgaconf,
+                'fpgasupdate': self._fpgasupdate,
+                'cyborg-fpga-load': self._load,
+                'xbutil': self._xbutil,
+                'xbmgmt': self._xbmgmt,
+            }.items()
+        }
 
     @staticmethod
-    def _told(name: str, tool: Callable[..., str]) -> Callable[..., str]:
-        """A tool that ends as a process does: with its words, or with an error."""
+    def _as_process(name: str, tool: Callable[..., str]) -> Callable[..., str]:
+        """Wrap a tool so that it returns its output or raises OSError, as a process does."""
+
         def run(*arguments: str) -> str:
             try:
                 return tool(*arguments)
             except (Refused, fpga_kernel.Failed) as error:
                 raise OSError(f'{name} ended with 1: {error}') from error
+
         return run
 
     def switch_on(self) -> None:
-        """Cards load what is in their flash."""
+        """Start the cards with the content of their flash."""
         for address, content in self._flash.items():
             if address in self._host.slots:
                 self._start(address, content)
         self._flash.clear()
+
+    def forget_flash(self, address: str) -> None:
+        """Forget the flash of a card that was pulled out."""
+        self._flash.pop(address, None)
 
     # -- OPAE ------------------------------------------------------------------------------
 
@@ -70,9 +81,11 @@ class FpgaTools:
         """fpgaconf [--segment domain] -B bus -D device -F function image"""
         options, [image] = _parsed(arguments, ('--segment', '-B', '-D', '-F'), files=1)
         segment, bus, device, function = (
-            _number(options.get(option, '0')) for option in ('--segment', '-B', '-D', '-F'))
-        self._reconfigure(f'{segment:04x}:{bus:02x}:{device:02x}.{function:x}', 0,
-                          _gbs(_content(image)))
+            _number(options.get(option, '0')) for option in ('--segment', '-B', '-D', '-F')
+        )
+        self._reconfigure(
+            f'{segment:04x}:{bus:02x}:{device:02x}.{function:x}', 0, _gbs(_content(image))
+        )
         return ''
 
     def _fpgasupdate(self, *arguments: str) -> str:
@@ -102,12 +115,16 @@ class FpgaTools:
             firmware = self._host.tree.path(FIRMWARE)
             firmware.mkdir(parents=True, exist_ok=True)
             fpga_kernel.load_manager(
-                words[1], words[2], Path(words[3]), firmware,
-                self._host.tree.path('class/fpga_manager'), self._host.sysfs.writer)
+                words[1],
+                words[2],
+                Path(words[3]),
+                firmware,
+                self._host.tree.path('class/fpga_manager'),
+                self._host.sysfs.writer,
+            )
         elif words[0] == 'port':
             name = words[1].removeprefix('/dev/')
-            address = next(filter(None, (each.managed_by(name) for each in self._host.fpgas)),
-                           None)
+            address = next(filter(None, (each.managed_by(name) for each in self._host.fpgas)), None)
             if address is None or not name.startswith('dfl-fme.'):
                 raise Refused(f'{words[1]}: No such file or directory')
             self._reconfigure(address, _number(words[2]), _gbs(_content(words[3])))
@@ -128,14 +145,17 @@ class FpgaTools:
         ports = function.facts[card.key]['ports']
         width = len(ports[region]) if isinstance(ports[region], list) else 1
         first = sum(len(each) if isinstance(each, list) else 1 for each in ports[:region])
-        users = function.parts[first:first + width] or [function]
+        users = function.parts[first : first + width] or [function]
         if any(each.driver == GUEST for each in users):
             raise Refused('Error opening accelerator: resource busy')
-        card.program(address, region, [
-            each['accelerator-type-uuid'] for each in image['accelerator-clusters']])
+        card.program(
+            address,
+            region,
+            [each['accelerator-type-uuid'] for each in image['accelerator-clusters']],
+        )
 
     def _driver(self, address: str) -> Fpga | None:
-        """What shows a card; None if nothing does."""
+        """Return the driver that shows a card, or None."""
         return next((each for each in self._host.fpgas if each.manager(address)), None)
 
     # -- XRT -------------------------------------------------------------------------------
@@ -150,20 +170,27 @@ class FpgaTools:
     def _xbmgmt(self, *arguments: str) -> str:
         """xbmgmt program --device address, with --user image or --base --image file --force"""
         if '--base' in arguments:
-            options = _xrt([each for each in arguments if each not in ('--base', '--force')],
-                           ('--device', '--image'))
+            options = _xrt(
+                [each for each in arguments if each not in ('--base', '--force')],
+                ('--device', '--image'),
+            )
             card = self._bound(options['--device'], 'xclmgmt')
             _axlf(_content(options['--image']))
             if '--force' not in arguments:
                 raise Refused('Are you sure you wish to proceed? [Y/n]: Action canceled.')
             self._flash[card.address] = {}
-            return ('****************************************************\n'
-                    'Cold reboot machine to load the new image on device.\n')
+            return (
+                '****************************************************\n'
+                'Cold reboot machine to load the new image on device.\n'
+            )
         options = _xrt(arguments, ('--device', '--user'))
         manager = self._bound(options['--device'], 'xclmgmt')
         slot = manager.address.rpartition('.')[0]
-        users = [each for each in self._host.bus.functions.values()
-                 if each.address.rpartition('.')[0] == slot and each is not manager]
+        users = [
+            each
+            for each in self._host.bus.functions.values()
+            if each.address.rpartition('.')[0] == slot and each is not manager
+        ]
         if not users:
             raise Refused('The card has no user partition')
         self._download(users[0], options['--user'])
@@ -180,17 +207,19 @@ class FpgaTools:
         if card.driver == GUEST:
             raise Refused('Device or resource busy')
         slot = card.address.rpartition('.')[0]
-        fitting = {line.replace('-', '') for each in self._host.bus.functions.values()
-                   if each.address.startswith(slot)
-                   for line in str(each.facts.get('driver_files', {}).get(
-                       'interface_uuids', '')).split()}
+        fitting = {
+            line.replace('-', '')
+            for each in self._host.bus.functions.values()
+            if each.address.startswith(slot)
+            for line in str(each.facts.get('driver_files', {}).get('interface_uuids', '')).split()
+        }
         if interface.int and interface.hex not in fitting:
             raise Refused('xclbin does not match the shell on the card')
         files = card.facts.get('driver_files', {})
         card.facts = card.facts | {'driver_files': files | {'xclbinuuid': str(image)}}
         with self._host.tree.change():
             if card.driver == 'xocl':
-                self._host.tree.retell(f'{card.path}/xclbinuuid', str(image))
+                self._host.tree.set_text(f'{card.path}/xclbinuuid', str(image))
 
     # -- flash -----------------------------------------------------------------------------
 
@@ -202,21 +231,26 @@ class FpgaTools:
             manager = f'50{card["device"][2:]}'
             user = f'{int(manager, 16) + 1:04x}'
             slot = address.rpartition('.')[0]
-            for place, device, driver in ((address, manager, 'xclmgmt'),
-                                          (f'{slot}.1', user, 'xocl')):
+            for place, device, driver in (
+                (address, manager, 'xclmgmt'),
+                (f'{slot}.1', user, 'xocl'),
+            ):
                 facts = catalogue.card(f'10ee:{device}')
-                self._host.slots[place] = {
-                    'name': f'Xilinx Alveo {device}', 'driver': driver} | facts | {
-                        'class': '120000'}
+                self._host.slots[place] = (
+                    {'name': f'Xilinx Alveo {device}', 'driver': driver}
+                    | facts
+                    | {'class': '120000'}
+                )
 
 
 class Refused(Exception):
-    """What a tool says before it ends with an error."""
+    """The error message of a tool."""
 
 
-def _parsed(arguments: Sequence[str], options: Sequence[str],
-            files: int) -> tuple[dict[str, str], list[str]]:
-    """Options with their values, and what is left: exactly so many words."""
+def _parsed(
+    arguments: Sequence[str], options: Sequence[str], files: int
+) -> tuple[dict[str, str], list[str]]:
+    """Return the options with their values, and exactly ``files`` other words."""
     found, rest, words = {}, [], list(arguments)
     while words:
         word = words.pop(0)
@@ -253,24 +287,24 @@ def _content(path: str) -> bytes:
 
 
 def _gbs(content: bytes) -> dict[str, Any]:
-    """What a GBS says of itself."""
+    """Return the metadata of a GBS."""
     if not content.startswith(GBS):
         raise Refused('Invalid bitstream')
     try:
         length = int.from_bytes(content[16:20], 'little')
-        found: dict[str, Any] = json.loads(content[20:20 + length])
+        found: dict[str, Any] = json.loads(content[20 : 20 + length])
         uuid.UUID(found['afu-image']['interface-uuid'])
         for each in found['afu-image']['accelerator-clusters']:
             uuid.UUID(each['accelerator-type-uuid'])
     except (ValueError, KeyError, TypeError, AttributeError):
         raise Refused('Invalid bitstream metadata') from None
-    if not content[20 + length:]:
+    if not content[20 + length :]:
         raise Refused('Invalid bitstream: no data')
     return found
 
 
 def _axlf(content: bytes) -> tuple[uuid.UUID, uuid.UUID]:
-    """The interface and the own uuid of a container."""
+    """Return the interface uuid and the uuid of an xclbin container."""
     if not content.startswith(XCLBIN) or len(content) < 456:
         raise Refused('Bad binary version')
     if int.from_bytes(content[304:312], 'little') != len(content):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated host's tree as a file system: its writes are what a kernel would make of them."""
+"""Serves the tree of a simulated host as a FUSE file system."""
 
 import errno
 import os
@@ -9,16 +9,19 @@ from typing import Any
 
 import mfusepy
 
-from cyborg.sim.tree import Tree, refuse
+from cyborg.sim.tree import Tree, kernel_error
 
-PAGE = 4096  #: what sysfs says of the size of any attribute
-#: What open(2) needs.
-BITS = {os.O_RDONLY: stat.S_IROTH, os.O_WRONLY: stat.S_IWOTH,
-        os.O_RDWR: stat.S_IROTH | stat.S_IWOTH}
+PAGE = 4096  #: the size that sysfs shows for any attribute
+#: The permission that each access mode of open(2) needs.
+BITS = {
+    os.O_RDONLY: stat.S_IROTH,
+    os.O_WRONLY: stat.S_IWOTH,
+    os.O_RDWR: stat.S_IROTH | stat.S_IWOTH,
+}
 
 
 class SysfsOperations(mfusepy.Operations):
-    """What the kernel asks when somebody uses the file system."""
+    """Handles the requests of the kernel."""
 
     use_ns = True
 
@@ -27,8 +30,10 @@ class SysfsOperations(mfusepy.Operations):
 
     def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
         status = os.lstat(self._place(path))
-        facts = {name: getattr(status, name) for name in (
-            'st_mode', 'st_nlink', 'st_uid', 'st_gid', 'st_size')}
+        facts = {
+            name: getattr(status, name)
+            for name in ('st_mode', 'st_nlink', 'st_uid', 'st_gid', 'st_size')
+        }
         facts |= {f'st_{each}time': getattr(status, f'st_{each}time_ns') for each in 'acm'}
         if stat.S_ISREG(status.st_mode) and not path.endswith('/config'):
             facts['st_size'] = PAGE
@@ -42,23 +47,25 @@ class SysfsOperations(mfusepy.Operations):
         return os.readlink(self._place(path))
 
     def open(self, path: str, flags: int) -> int:
-        """Root may do what anybody may, but not even root what nobody may; others are others.
-        The kernel could tell that too, if it asked for every directory on the way."""
+        """Check the mode: root needs the permission of any class, other users that of others.
+
+        The kernel could check it (default_permissions), but would then request the attributes
+        of every directory on the path."""
         mode, needed = os.stat(self._place(path)).st_mode, BITS[flags & os.O_ACCMODE]
         user, _, _ = mfusepy.fuse_get_context()
         if needed & ~(mode if user else mode | mode >> 3 | mode >> 6):
-            raise refuse(errno.EACCES)
+            raise kernel_error(errno.EACCES)
         return 0
 
     def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
-        return self._tree.read(path.strip('/'))[offset:offset + size]
+        return self._tree.read(path.strip('/'))[offset : offset + size]
 
     def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
         self._tree.write(Path(self._place(path)), data.decode(errors='replace'))
         return len(data)
 
     def truncate(self, path: str, length: int, fh: int | None = None) -> int:
-        """A shell does it before it writes; an attribute does not care."""
+        """Do nothing: a shell truncates before it writes, and sysfs ignores that."""
         os.lstat(self._place(path))
         return 0
 
@@ -67,9 +74,19 @@ class SysfsOperations(mfusepy.Operations):
 
 
 def mount(tree: Tree, directory: str) -> None:
-    """Serve the tree there until it is unmounted. The kernel keeps only which names there are,
-    so that not every step of a path is asked for each time; about what is behind a name it asks,
-    so that every change is seen at once."""
+    """Serve the tree there until it is unmounted.
+
+    The kernel caches names for a second, so that it does not look up each part of a path every
+    time. It caches neither attributes nor missing names, so that every change is seen at once.
+    """
     mfusepy.FUSE(
-        SysfsOperations(tree), directory, foreground=True, fsname='cyborg-sim', allow_other=True,
-        direct_io=True, entry_timeout=1, attr_timeout=0, negative_timeout=0)
+        SysfsOperations(tree),
+        directory,
+        foreground=True,
+        fsname='cyborg-sim',
+        allow_other=True,
+        direct_io=True,
+        entry_timeout=1,
+        attr_timeout=0,
+        negative_timeout=0,
+    )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated mediated devices, with the rules of cards that are shared in equal parts."""
+"""Simulated mediated devices, by the rules of cards that are divided into equal parts."""
 
 import dataclasses
 import errno
@@ -7,17 +7,17 @@ import re
 
 from cyborg.accelerator import mdev, pci
 from cyborg.sim.bus import Bus, Facts, Feature, Function
-from cyborg.sim.tree import Store, refuse
+from cyborg.sim.tree import Store, kernel_error
 
 DEVICES = 'bus/mdev/devices'
 DRIVERS = 'bus/mdev/drivers'
-#: As the kernel takes it, which looks neither at case nor at a last character, if there is one.
+#: The kernel ignores the case and one more character after the uuid.
 UUID = re.compile('[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}.?', re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """A mediated device that was made."""
+    """A mediated device that exists."""
 
     uuid: str
     kind: str
@@ -29,9 +29,12 @@ class Device:
 
 
 class Mediated(Feature):
-    """Types on a function. A card holds devices of one type at a time, up to its
-    ``max_instance``, and where it has virtual functions each of these holds one. Types with
-    ``gpu_instances`` (MIG) take one of these each, whatever else the card holds."""
+    """The mediated device types of a function.
+
+    A card holds devices of one type at a time, up to ``max_instance``. If it has virtual
+    functions, each of these holds one device. A device of a type with ``gpu_instances`` (MIG)
+    uses one GPU instance, independently of the other devices on the card.
+    """
 
     key = 'mdev'
 
@@ -71,20 +74,24 @@ class Mediated(Feature):
         for name, kind in mdev.types(function).items():
             if not name.startswith(prefix):
                 return None
-            told = re.findall(r'(\w+)=([^,\s]*)', kind.read('description') or '')
+            described = re.findall(r'(\w+)=([^,\s]*)', kind.read('description') or '')
             room = kind.max_instances or kind.available + len(kind.instances)
             kinds[name.removeprefix(prefix)] = {
-                'name': kind.title, **dict(told), 'max_instance': room}
+                'name': kind.title,
+                **dict(described),
+                'max_instance': room,
+            }
         return {'types': kinds} if kinds else None
 
     def _kinds(self, function: Function) -> dict[str, Facts]:
         driver = function.facts['driver']
-        return {f'{driver}-{number}': facts
-                for number, facts in function.facts['mdev']['types'].items()}
+        return {
+            f'{driver}-{number}': facts for number, facts in function.facts['mdev']['types'].items()
+        }
 
     @staticmethod
     def _driver(function: Function) -> str:
-        """Who is bound to the devices on it."""
+        """Return the driver that is bound to the mediated devices."""
         return f'{function.facts["driver"]}-vgpu-vfio'
 
     @staticmethod
@@ -93,15 +100,15 @@ class Mediated(Feature):
 
     @staticmethod
     def _description(facts: Facts) -> str:
-        return ', '.join(f'{key}={value}' for key, value in facts.items()
-                         if key not in ('name', 'gpu_instances'))
+        return ', '.join(
+            f'{key}={value}' for key, value in facts.items() if key not in ('name', 'gpu_instances')
+        )
 
     def _available(self, function: Function, kind: str) -> int:
-        on_card = [each for each in self._devices.values()
-                   if each.parent.card is function.card]
+        on_card = [each for each in self._devices.values() if each.parent.card is function.card]
         facts = self._kinds(function)[kind]
         if 'gpu_instances' in facts:
-            left = facts['gpu_instances'] - sum(1 for each in on_card if each.kind == kind)
+            left: int = facts['gpu_instances'] - sum(1 for each in on_card if each.kind == kind)
         elif any(each.kind != kind for each in on_card):
             return 0
         else:
@@ -117,29 +124,37 @@ class Mediated(Feature):
                     self._count(function, kind)
 
     def _count(self, function: Function, kind: str) -> None:
-        self._tree.file(f'{self._path(function, kind)}/available_instances',
-                        str(self._available(function, kind)))
+        self._tree.file(
+            f'{self._path(function, kind)}/available_instances',
+            str(self._available(function, kind)),
+        )
 
     def _creator(self, function: Function, kind: str) -> Store:
         def create(text: str) -> None:
             if not UUID.fullmatch(text):
-                raise refuse(errno.EINVAL)
+                raise kernel_error(errno.EINVAL)
             device = Device(text[:36].lower(), kind, function)
             if device.uuid in self._devices:
-                raise refuse(errno.EEXIST)
+                raise kernel_error(errno.EEXIST)
             self._tree.emit('add', 'mdev', device.uuid, path=device.path)
             if self._available(function, kind) < 1:
-                self._tree.emit('remove', 'mdev', device.uuid)  # an add proves nothing
-                raise refuse(errno.ENOSPC)
+                self._tree.emit(
+                    'remove', 'mdev', device.uuid
+                )  # the kernel emits an add event also for a device that cannot be created
+                raise kernel_error(errno.ENOSPC)
             self._add(device)
+
         return create
 
     def _add(self, device: Device) -> None:
         path, kind = device.path, self._path(device.parent, device.kind)
         self._devices[device.uuid] = device
         driver = self._driver(device.parent)
-        self._tree.file(f'{path}/uevent', f'DRIVER={driver}',
-                        lambda text: self._tree.synthesize(text, 'mdev', device.uuid))
+        self._tree.file(
+            f'{path}/uevent',
+            f'DRIVER={driver}',
+            lambda text: self._tree.synthesize(text, 'mdev', device.uuid),
+        )
         self._tree.link(f'{path}/driver', f'{DRIVERS}/{driver}')
         self._tree.file(f'{path}/power/control', 'auto')
         self._join_group(path)
@@ -153,15 +168,19 @@ class Mediated(Feature):
 
     def _remove_if(self, device: Device, text: str) -> None:
         if not text.isdecimal():
-            raise refuse(errno.EINVAL)
+            raise kernel_error(errno.EINVAL)
         if int(text):
             self._remove(device)
 
     def _remove(self, device: Device) -> None:
         del self._devices[device.uuid]
         kind = self._path(device.parent, device.kind)
-        for name in (self._tree.real(f'{device.path}/iommu_group'), f'{DEVICES}/{device.uuid}',
-                     f'{kind}/devices/{device.uuid}', device.path):
+        for name in (
+            self._tree.real(f'{device.path}/iommu_group'),
+            f'{DEVICES}/{device.uuid}',
+            f'{kind}/devices/{device.uuid}',
+            device.path,
+        ):
             self._tree.remove(name)
         self._recount(device.parent.card)
         self._tree.emit('unbind', 'mdev', device.uuid)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Private namespaces, in which a command finds a simulated host as its /sys."""
+"""Starts commands in private namespaces with a simulated host as /sys."""
 
 import os
 import shutil
@@ -13,36 +13,46 @@ CONTROLS = 'kernel/cyborg_sim'  #: the directory of /sys that controls the simul
 
 
 def why_not() -> str | None:
-    """A sentence, if a simulated /sys cannot be had here."""
+    """Return why this machine cannot mount a simulated /sys, or None if it can."""
     try:
         os.close(os.open('/dev/fuse', os.O_RDWR))
     except OSError as error:
         return f'/dev/fuse cannot be used: {error.strerror}.'
     try:
-        import mfusepy  # noqa: F401  (looks for the library when it is imported)
+        import mfusepy  # noqa: F401  (it loads libfuse when it is imported)
     except ImportError:
-        return 'mfusepy is not installed: pip install openstack-cyborg[sim].'
+        return 'mfusepy is not installed: pip install mfusepy.'
     except OSError:
         return 'libfuse is not installed: apt-get install libfuse3-3.'
     if shutil.which('unshare') is None:
         return 'unshare is not installed: apt-get install util-linux.'
-    tried = subprocess.run([*_unshare(), 'true'], stdin=subprocess.DEVNULL,
-                           capture_output=True, text=True)
+    tried = subprocess.run(
+        [*_unshare(), 'true'], stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
     if tried.returncode:
         return f'Private namespaces are not allowed here: {tried.stderr.strip()}.'
     return None
 
 
 def enter(description: Path, command: Sequence[str]) -> NoReturn:
-    """Become a process that runs the command there, and ends as it ends."""
-    program = inside(description, command)
+    """Replace this process by one that runs the command there."""
+    program = command_line(description, command)
     os.execvp(program[0], program)
 
 
-def inside(description: Path, command: Sequence[str]) -> list[str]:
-    """What has to be run for that."""
-    return [*_unshare(), sys.executable, '-P', '-W', 'ignore', '-m', 'cyborg.sim.inside',
-            str(description), *command]
+def command_line(description: Path, command: Sequence[str]) -> list[str]:
+    """Return the command line that runs a command in such namespaces."""
+    return [
+        *_unshare(),
+        sys.executable,
+        '-P',
+        '-W',
+        'ignore',
+        '-m',
+        'cyborg.sim.mount',
+        str(description),
+        *command,
+    ]
 
 
 def _unshare() -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real kernel events of simulated devices, told to whoever listens in this network namespace."""
+"""Sends real kernel events of simulated devices in this network namespace."""
 
 import os
 import socket
@@ -15,26 +15,30 @@ KERNEL = (0, 0)
 
 
 class Sender:
-    """Hands events to the kernel, which sends them on as its own (Linux 4.18). That needs
-    CAP_SYS_ADMIN in the user namespace that the network namespace belongs to."""
+    """Passes events to the kernel, which broadcasts them as its own (since Linux 4.18). This needs
+    CAP_SYS_ADMIN in the user namespace that owns the network namespace."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(
-            socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_KOBJECT_UEVENT)
+            socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_KOBJECT_UEVENT
+        )
         self._socket.bind((0, 0))
         self._lock = threading.Lock()
 
     def send(self, uevent: Uevent) -> None:
-        """Tell; what the kernel has against it rises as OSError."""
+        """Send an event; raises OSError if the kernel refuses it."""
         event = uevent.event
-        facts = {'ACTION': event.action, 'DEVPATH': f'/{uevent.path}',
-                 'SUBSYSTEM': event.subsystem} | dict(uevent.properties)
+        facts = {
+            'ACTION': event.action,
+            'DEVPATH': f'/{uevent.path}',
+            'SUBSYSTEM': event.subsystem,
+        } | dict(uevent.properties)
         words = [f'{event.action}@/{uevent.path}', *(f'{key}={facts[key]}' for key in facts)]
         body = b''.join(word.encode() + b'\0' for word in words)
         head = HEADER.pack(HEADER.size + len(body), MESSAGE, REQUEST | ACKNOWLEDGE, 0, 0)
         with self._lock:
             self._socket.sendto(head + body, KERNEL)
-            answer = self._socket.recv(4096)
-        [number] = struct.unpack_from('=i', answer, HEADER.size)
+            response = self._socket.recv(4096)
+        [number] = struct.unpack_from('=i', response, HEADER.size)
         if number:
             raise OSError(-number, os.strerror(-number))

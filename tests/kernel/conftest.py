@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What cannot be had here is skipped with a reason."""
+"""Tests whose requirements are missing on this machine are skipped with a reason."""
 
 import pytest
 
@@ -10,11 +10,13 @@ from tools.services import packages
 @pytest.fixture(scope='session')
 def need():
     """The path of a program, of this package."""
+
     def need(package, program):
         try:
             return packages.require(package, program)
         except packages.Missing as why:
             pytest.skip(str(why))
+
     return need
 
 

@@ -13,12 +13,14 @@ import time
 import uuid
 from collections.abc import Callable
 
-from cyborg.accelerator import mdev, pci
+from cyborg.accelerator import driver, mdev, pci
 from cyborg.accelerator.sysfs import Node, Sysfs
-from cyborg.agent.hotplug import Event
+from cyborg.agent.hotplug import UdevEvent
 
+#: all that some driver listens to
+SUBSYSTEMS = {subsystem for cls in driver.installed() for subsystem in cls.subsystems}
 LONGEST = 60.0  #: seconds for anything to happen, on a machine that has other things to do
-UUIDS = [str(uuid.UUID(int=0x91ac1606427e44bb8233f4ff4bf3d240 + n, version=4)) for n in range(20)]
+UUIDS = [str(uuid.UUID(int=0x91AC1606427E44BB8233F4FF4BF3D240 + n, version=4)) for n in range(20)]
 
 
 class Machine(abc.ABC):
@@ -39,7 +41,7 @@ class Machine(abc.ABC):
 
     def __init__(self, sysfs: Sysfs) -> None:
         self.sysfs = sysfs
-        self.heard: list[Event] = []
+        self.heard: list[UdevEvent] = []
 
     @abc.abstractmethod
     def plug_in(self) -> None:
@@ -81,7 +83,7 @@ class Machine(abc.ABC):
         late the thread that listens gets its turn."""
         if self._bridge is None:  # above the card, and there whatever happens to that
             self._bridge = Node(self.pf.path.resolve().parent, self.sysfs)
-        mark = Event('change', 'pci', self._bridge.name)
+        mark = UdevEvent('change', 'pci', self._bridge.name)
         self._bridge.write('uevent', 'change')
         _until(lambda: mark in self.heard)
         self.heard.remove(mark)
@@ -119,23 +121,32 @@ def bind(machine: Machine, address: str, driver: str) -> None:
 
 def attributes_are_spelled_like_this(machine: Machine) -> None:
     pf = machine.pf
-    for name, digits in (('vendor', 4), ('device', 4), ('subsystem_vendor', 4),
-                         ('subsystem_device', 4), ('class', 6), ('revision', 2)):
+    for name, digits in (
+        ('vendor', 4),
+        ('device', 4),
+        ('subsystem_vendor', 4),
+        ('subsystem_device', 4),
+        ('class', 6),
+        ('revision', 2),
+    ):
         text = (pf.path / name).read_text()
         expect((len(text), text[:2], text[-1]), (2 + digits + 1, '0x', '\n'))
         expect(text, text.lower())
     expect(pf.read('driver_override'), '(null)')
     expect(pf.link('subsystem').path, machine.sysfs.path.resolve() / 'bus/pci')
     expect(len((pf.path / 'config').read_bytes()) in (256, 4096), True)
-    expect((pf.path / 'config').read_bytes()[:4],
-           bytes.fromhex(pf.vendor)[::-1] + bytes.fromhex(pf.device)[::-1])
+    expect(
+        (pf.path / 'config').read_bytes()[:4],
+        bytes.fromhex(pf.vendor)[::-1] + bytes.fromhex(pf.device)[::-1],
+    )
 
 
 def uevent_says_this(machine: Machine) -> None:
     pf = machine.pf
     lines = dict(line.split('=', 1) for line in pf.read('uevent').splitlines())
-    expect(list(lines), ['DRIVER', 'PCI_CLASS', 'PCI_ID', 'PCI_SUBSYS_ID', 'PCI_SLOT_NAME',
-                         'MODALIAS'])
+    expect(
+        list(lines), ['DRIVER', 'PCI_CLASS', 'PCI_ID', 'PCI_SUBSYS_ID', 'PCI_SLOT_NAME', 'MODALIAS']
+    )
     expect(lines['PCI_ID'], f'{pf.vendor}:{pf.device}'.upper())
     expect(lines['PCI_CLASS'], pf.class_code.lstrip('0').upper())
     expect(lines['DRIVER'], machine.driver)
@@ -160,16 +171,24 @@ def modes_are_these(machine: Machine) -> None:
     kind = f'mdev_supported_types/{machine.kinds[0]}'
     (part / kind).write('create', UUIDS[0])
     for node, name, mode in (
-            (machine.pf, 'vendor', 0o444), (machine.pf, 'uevent', 0o644),
-            (machine.pf, 'driver_override', 0o644), (machine.pf, 'remove', 0o220),
-            (machine.pf, 'reset', 0o200), (part, 'reset', 0o200),
-            (machine.pf, 'sriov_numvfs', 0o644), (machine.pf, 'sriov_totalvfs', 0o444),
-            (machine.pf, 'sriov_vf_total_msix', 0o444), (part, 'sriov_vf_msix_count', 0o200),
-            (machine.pf, 'driver/unbind', 0o200), (machine.pf, 'driver/bind', 0o200),
-            (machine.sysfs, 'bus/pci/drivers_probe', 0o200),
-            (machine.sysfs, 'bus/pci/rescan', 0o200),
-            (part, f'{kind}/create', 0o200), (part, f'{kind}/available_instances', 0o444),
-            (machine.sysfs, f'{mdev.DEVICES}/{UUIDS[0]}/remove', 0o200)):
+        (machine.pf, 'vendor', 0o444),
+        (machine.pf, 'uevent', 0o644),
+        (machine.pf, 'driver_override', 0o644),
+        (machine.pf, 'remove', 0o220),
+        (machine.pf, 'reset', 0o200),
+        (part, 'reset', 0o200),
+        (machine.pf, 'sriov_numvfs', 0o644),
+        (machine.pf, 'sriov_totalvfs', 0o444),
+        (machine.pf, 'sriov_vf_total_msix', 0o444),
+        (part, 'sriov_vf_msix_count', 0o200),
+        (machine.pf, 'driver/unbind', 0o200),
+        (machine.pf, 'driver/bind', 0o200),
+        (machine.sysfs, 'bus/pci/drivers_probe', 0o200),
+        (machine.sysfs, 'bus/pci/rescan', 0o200),
+        (part, f'{kind}/create', 0o200),
+        (part, f'{kind}/available_instances', 0o444),
+        (machine.sysfs, f'{mdev.DEVICES}/{UUIDS[0]}/remove', 0o200),
+    ):
         expect((name, oct(stat.S_IMODE((node.path / name).stat().st_mode))), (name, oct(mode)))
 
 
@@ -208,8 +227,7 @@ def nothing_is_written_where_nothing_is(machine: Machine) -> None:
 
 def an_event_can_be_asked_for(machine: Machine) -> None:
     name = f'{pci.DEVICES}/{machine.card}/uevent'
-    expect(machine.events(lambda: machine.sysfs.write(name, 'add')),
-           [('add', 'pci', machine.card)])
+    expect(machine.events(lambda: machine.sysfs.write(name, 'add')), [('add', 'pci', machine.card)])
     expect(machine.answer(name, 'nonsense'), errno.EINVAL)
     expect(machine.answer(name, 'change\n'), None)
 
@@ -219,11 +237,21 @@ def an_event_can_be_asked_for(machine: Machine) -> None:
 
 def a_number_of_virtual_functions_is_a_number(machine: Machine) -> None:
     total = machine.pf.number('sriov_totalvfs')
-    for text, number in (('four', errno.EINVAL), ('-1', errno.EINVAL), ('65536', errno.EINVAL),
-                         ('\n', errno.EINVAL), (str(total + 1), errno.ERANGE), ('0x1', None),
-                         ('0\n', None), ('0', None), ('', None)):
-        expect((text, machine.answer(f'{pci.DEVICES}/{machine.card}/sriov_numvfs', text)),
-               (text, number))
+    for text, number in (
+        ('four', errno.EINVAL),
+        ('-1', errno.EINVAL),
+        ('65536', errno.EINVAL),
+        ('\n', errno.EINVAL),
+        (str(total + 1), errno.ERANGE),
+        ('0x1', None),
+        ('0\n', None),
+        ('0', None),
+        ('', None),
+    ):
+        expect(
+            (text, machine.answer(f'{pci.DEVICES}/{machine.card}/sriov_numvfs', text)),
+            (text, number),
+        )
 
 
 def virtual_functions_are_there_when_the_write_returns(machine: Machine) -> None:
@@ -247,17 +275,20 @@ def interrupts_are_counted_by_drivers_that_can(machine: Machine) -> None:
     part = machine.pf.virtual_functions[0].address
     expect(machine.pf.read('sriov_vf_total_msix'), '0')
     for text, number in (('many', errno.EINVAL), ('-1', errno.EINVAL), ('4', errno.EOPNOTSUPP)):
-        expect((text, machine.answer(f'{pci.DEVICES}/{part}/sriov_vf_msix_count', text)),
-               (text, number))
+        expect(
+            (text, machine.answer(f'{pci.DEVICES}/{part}/sriov_vf_msix_count', text)),
+            (text, number),
+        )
 
 
 def virtual_functions_have_the_addresses_that_are_told(machine: Machine) -> None:
     pf = machine.pf
     pf.write('sriov_numvfs', '3')
     offset, stride = pf.number('sriov_offset'), pf.number('sriov_stride')
-    expect([_route(part.address) - _route(machine.card)
-            for part in pf.virtual_functions.values()],
-           [offset + number * stride for number in range(3)])
+    expect(
+        [_route(part.address) - _route(machine.card) for part in pf.virtual_functions.values()],
+        [offset + number * stride for number in range(3)],
+    )
 
 
 def _route(address: str) -> int:
@@ -268,8 +299,15 @@ def _route(address: str) -> int:
 
 def from_some_to_others_leads_through_none(machine: Machine) -> None:
     name = f'{pci.DEVICES}/{machine.card}/sriov_numvfs'
-    for text, number in (('2', None), ('2', None), ('3', errno.EBUSY), ('1', errno.EBUSY),
-                         ('0', None), ('3', None), ('0', None)):
+    for text, number in (
+        ('2', None),
+        ('2', None),
+        ('3', errno.EBUSY),
+        ('1', errno.EBUSY),
+        ('0', None),
+        ('3', None),
+        ('0', None),
+    ):
         expect((text, machine.answer(name, text)), (text, number))
     expect(machine.pf.virtual_functions, {})
 
@@ -308,13 +346,21 @@ def virtual_functions_are_told_in_this_order(machine: Machine) -> None:
     first, second = (part.address for part in machine.pf.virtual_functions.values())
     # of each: it comes, it is a virtual one, its driver offers types, its driver has it
     for address in (first, second):
-        expect([action for action, subsystem, device in told if device == address],
-               ['add', 'change', 'change', 'bind'])
+        expect(
+            [action for action, subsystem, device in told if device == address],
+            ['add', 'change', 'change', 'bind'],
+        )
     expect(told[-1], ('change', 'pci', machine.card))
     expect(len(told), 9)
     told = machine.events(lambda: machine.pf.write('sriov_numvfs', '0'))
-    expect(told, [(action, 'pci', address) for address in (first, second)
-                  for action in ('change', 'unbind', 'remove')])
+    expect(
+        told,
+        [
+            (action, 'pci', address)
+            for address in (first, second)
+            for action in ('change', 'unbind', 'remove')
+        ],
+    )
 
 
 # -- binding -------------------------------------------------------------------------------
@@ -337,22 +383,27 @@ def a_function_goes_to_vfio_and_back(machine: Machine) -> None:
 def binding_that_makes_no_sense_is_refused(machine: Machine) -> None:
     own, card = f'bus/pci/drivers/{machine.driver}', machine.card
     for name, text, number in (
-            ('bus/pci/drivers_probe', 'ffff:ff:1f.7', errno.ENODEV),
-            ('bus/pci/drivers_probe', card, None),  # bound already
-            (f'{own}/bind', 'ffff:ff:1f.7', errno.ENODEV),
-            (f'{own}/bind', card, errno.EBUSY),
-            ('bus/pci/drivers/vfio-pci/bind', card, errno.ENODEV),
-            ('bus/pci/drivers/vfio-pci/unbind', card, errno.ENODEV),
-            (f'{own}/unbind', 'ffff:ff:1f.7', errno.ENODEV)):
+        ('bus/pci/drivers_probe', 'ffff:ff:1f.7', errno.ENODEV),
+        ('bus/pci/drivers_probe', card, None),  # bound already
+        (f'{own}/bind', 'ffff:ff:1f.7', errno.ENODEV),
+        (f'{own}/bind', card, errno.EBUSY),
+        ('bus/pci/drivers/vfio-pci/bind', card, errno.ENODEV),
+        ('bus/pci/drivers/vfio-pci/unbind', card, errno.ENODEV),
+        (f'{own}/unbind', 'ffff:ff:1f.7', errno.ENODEV),
+    ):
         expect((name, text, machine.answer(name, text)), (name, text, number))
 
 
 def binding_is_told(machine: Machine) -> None:
     driver = machine.pf / 'driver'
-    expect(machine.events(lambda: driver.write('unbind', machine.card)),
-           [('unbind', 'pci', machine.card)])
-    expect(machine.events(lambda: machine.sysfs.write('bus/pci/drivers_probe', machine.card)),
-           [('bind', 'pci', machine.card)])
+    expect(
+        machine.events(lambda: driver.write('unbind', machine.card)),
+        [('unbind', 'pci', machine.card)],
+    )
+    expect(
+        machine.events(lambda: machine.sysfs.write('bus/pci/drivers_probe', machine.card)),
+        [('bind', 'pci', machine.card)],
+    )
 
 
 def a_removed_card_comes_back_with_a_rescan(machine: Machine) -> None:
@@ -365,8 +416,10 @@ def a_removed_card_comes_back_with_a_rescan(machine: Machine) -> None:
     expect(machine.pf.exists(), False)
     expect(machine.answer('bus/pci/rescan', 'x'), errno.EINVAL)
     told = machine.events(lambda: machine.sysfs.write('bus/pci/rescan', '1'))
-    expect([each for each in told if each[2] == machine.card],
-           [('add', 'pci', machine.card), ('bind', 'pci', machine.card)])
+    expect(
+        [each for each in told if each[2] == machine.card],
+        [('add', 'pci', machine.card), ('bind', 'pci', machine.card)],
+    )
     expect(machine.pf.driver, machine.driver)
 
 
@@ -405,8 +458,13 @@ def types_sit_on_virtual_functions(machine: Machine) -> None:
 def a_uuid_is_a_uuid(machine: Machine) -> None:
     part = _parents(machine)[0]
     short, spread = UUIDS[0][:35], UUIDS[0].replace('-', '') + '----'
-    for text, number in (('junk', errno.EINVAL), (short, errno.EINVAL), (spread, errno.EINVAL),
-                         (f'{UUIDS[0]}xx', errno.EINVAL), (f'{UUIDS[0]}\n', None)):
+    for text, number in (
+        ('junk', errno.EINVAL),
+        (short, errno.EINVAL),
+        (spread, errno.EINVAL),
+        (f'{UUIDS[0]}xx', errno.EINVAL),
+        (f'{UUIDS[0]}\n', None),
+    ):
         expect((text, machine.answer(_create(part, machine.kinds[0]), text)), (text, number))
     for text in (UUIDS[0].upper(), f'{UUIDS[0]}x'):  # only so many characters count
         machine.sysfs.write(f'{mdev.DEVICES}/{UUIDS[0]}/remove', '1')
@@ -469,14 +527,20 @@ def mediated_devices_are_removed_by_a_number(machine: Machine) -> None:
 def mediated_devices_are_told_in_this_order(machine: Machine) -> None:
     parts, kind = _parents(machine), machine.kinds[1]
     create = _create(parts[0], kind)
-    expect(machine.events(lambda: machine.sysfs.write(create, UUIDS[0])),
-           [('add', 'mdev', UUIDS[0]), ('bind', 'mdev', UUIDS[0])])
+    expect(
+        machine.events(lambda: machine.sysfs.write(create, UUIDS[0])),
+        [('add', 'mdev', UUIDS[0]), ('bind', 'mdev', UUIDS[0])],
+    )
     # one that could not be made is told as if it had come and gone
-    expect(machine.events(lambda: machine.answer(create, UUIDS[1])),
-           [('add', 'mdev', UUIDS[1]), ('remove', 'mdev', UUIDS[1])])
+    expect(
+        machine.events(lambda: machine.answer(create, UUIDS[1])),
+        [('add', 'mdev', UUIDS[1]), ('remove', 'mdev', UUIDS[1])],
+    )
     name = f'{mdev.DEVICES}/{UUIDS[0]}/remove'
-    expect(machine.events(lambda: machine.sysfs.write(name, '1')),
-           [('unbind', 'mdev', UUIDS[0]), ('remove', 'mdev', UUIDS[0])])
+    expect(
+        machine.events(lambda: machine.sysfs.write(name, '1')),
+        [('unbind', 'mdev', UUIDS[0]), ('remove', 'mdev', UUIDS[0])],
+    )
 
 
 def mediated_devices_go_with_what_they_sit_on(machine: Machine) -> None:
@@ -498,14 +562,24 @@ def mediated_devices_go_with_what_they_sit_on(machine: Machine) -> None:
 def a_card_that_comes_is_told(machine: Machine) -> None:
     card = pci.Function.at(machine.sysfs, machine.spare)
     told = machine.events(lambda: (machine.plug_in(), _until(lambda: card.driver is not None)))
-    expect([each for each in told if each[2] == machine.spare],
-           [('add', 'pci', machine.spare), ('change', 'pci', machine.spare),
-            ('bind', 'pci', machine.spare)])
+    expect(
+        [each for each in told if each[2] == machine.spare],
+        [
+            ('add', 'pci', machine.spare),
+            ('change', 'pci', machine.spare),
+            ('bind', 'pci', machine.spare),
+        ],
+    )
     expect(set(machine.kinds) <= set(mdev.types(card)), True)
     told = machine.events(lambda: (machine.pull_out(), _until(lambda: not card.exists())))
-    expect([each for each in told if each[2] == machine.spare],
-           [('change', 'pci', machine.spare), ('unbind', 'pci', machine.spare),
-            ('remove', 'pci', machine.spare)])
+    expect(
+        [each for each in told if each[2] == machine.spare],
+        [
+            ('change', 'pci', machine.spare),
+            ('unbind', 'pci', machine.spare),
+            ('remove', 'pci', machine.spare),
+        ],
+    )
 
 
 def _until(condition: Callable[[], bool]) -> None:
@@ -527,22 +601,38 @@ def what_is_shared_goes_with_its_card(machine: Machine) -> None:
 
 
 LAWS: tuple[Callable[[Machine], None], ...] = (
-    attributes_are_spelled_like_this, uevent_says_this, links_lead_to_the_same_places,
-    modes_are_these, a_function_is_reset_by_a_one,
+    attributes_are_spelled_like_this,
+    uevent_says_this,
+    links_lead_to_the_same_places,
+    modes_are_these,
+    a_function_is_reset_by_a_one,
     not_even_root_reads_or_writes_against_the_mode,
-    nothing_is_written_where_nothing_is, an_event_can_be_asked_for,
-    a_number_of_virtual_functions_is_a_number, virtual_functions_are_there_when_the_write_returns,
+    nothing_is_written_where_nothing_is,
+    an_event_can_be_asked_for,
+    a_number_of_virtual_functions_is_a_number,
+    virtual_functions_are_there_when_the_write_returns,
     interrupts_are_counted_by_drivers_that_can,
-    virtual_functions_have_the_addresses_that_are_told, from_some_to_others_leads_through_none,
-    only_a_driver_makes_virtual_functions, virtual_functions_go_with_the_driver,
-    virtual_functions_may_stay_without_a_driver, virtual_functions_are_told_in_this_order,
-    a_function_goes_to_vfio_and_back, binding_that_makes_no_sense_is_refused, binding_is_told,
-    a_removed_card_comes_back_with_a_rescan, virtual_functions_do_not_come_back_with_a_rescan,
-    types_sit_on_virtual_functions, a_uuid_is_a_uuid,
-    a_mediated_device_is_there_when_the_write_returns, a_uuid_is_taken_on_the_whole_host,
-    a_card_has_room_for_so_many, a_card_holds_one_type_at_a_time,
-    mediated_devices_are_removed_by_a_number, mediated_devices_are_told_in_this_order,
-    mediated_devices_go_with_what_they_sit_on, a_card_that_comes_is_told,
+    virtual_functions_have_the_addresses_that_are_told,
+    from_some_to_others_leads_through_none,
+    only_a_driver_makes_virtual_functions,
+    virtual_functions_go_with_the_driver,
+    virtual_functions_may_stay_without_a_driver,
+    virtual_functions_are_told_in_this_order,
+    a_function_goes_to_vfio_and_back,
+    binding_that_makes_no_sense_is_refused,
+    binding_is_told,
+    a_removed_card_comes_back_with_a_rescan,
+    virtual_functions_do_not_come_back_with_a_rescan,
+    types_sit_on_virtual_functions,
+    a_uuid_is_a_uuid,
+    a_mediated_device_is_there_when_the_write_returns,
+    a_uuid_is_taken_on_the_whole_host,
+    a_card_has_room_for_so_many,
+    a_card_holds_one_type_at_a_time,
+    mediated_devices_are_removed_by_a_number,
+    mediated_devices_are_told_in_this_order,
+    mediated_devices_go_with_what_they_sit_on,
+    a_card_that_comes_is_told,
     what_is_shared_goes_with_its_card,
 )
 

@@ -21,7 +21,7 @@ from cyborg.accelerator import mdev, pci  # noqa: E402
 from cyborg.accelerator.sysfs import Sysfs  # noqa: E402
 from cyborg.agent import hotplug  # noqa: E402
 from cyborg.sim import conformance, recorder  # noqa: E402
-from cyborg.sim.conformance.bench import plain  # noqa: E402
+from cyborg.sim.conformance.testbed import comparable  # noqa: E402
 from tests.kernel import laws, shared_card  # noqa: E402
 
 ANSWERS = open(3, 'w', buffering=1)
@@ -32,11 +32,14 @@ class Guest(laws.Machine):
 
     def __init__(self) -> None:
         super().__init__(Sysfs())
-        [self.card] = [each.address for each in pci.functions(self.sysfs)
-                       if each.vendor == shared_card.VENDOR and each.number('sriov_totalvfs')]
+        [self.card] = [
+            each.address
+            for each in pci.functions(self.sysfs)
+            if each.vendor == shared_card.VENDOR and each.number('sriov_totalvfs')
+        ]
         domain, bus, _ = self.card.split(':')
         self.spare = f'{domain}:{int(bus, 16) + 1:02x}:00.0'  # the next port
-        self._monitor = hotplug.UdevMonitor(self.heard.append)
+        self._monitor = hotplug.UdevMonitor(self.heard.append, laws.SUBSYSTEMS)
         self._monitor.start()
 
     def plug_in(self) -> None:
@@ -65,14 +68,19 @@ def main(module: str) -> None:
     tell(told='facts', uptime=time.monotonic())
     machine.pf.write('sriov_numvfs', '3')
     conf = shared_card.configure()
-    benches = conformance.on_real(
-        lambda sysfs: shared_card.SharedCardDriver(conf, sysfs), machine.sysfs)
-    for result in conformance.run(benches, conformance.LOOKING + conformance.SERVING):
-        tell(promise=result.promise, failure=result.failure, skipped=result.skipped)
-    tell(told='promises', uptime=time.monotonic())
+    make_testbed = conformance.on_real_host(
+        lambda sysfs: shared_card.SharedCardDriver(conf, sysfs), machine.sysfs
+    )
+    for result in conformance.run(
+        make_testbed, conformance.DISCOVERY_CHECKS + conformance.ATTACH_CHECKS
+    ):
+        tell(requirement=result.requirement, failure=result.failure, skipped=result.skipped)
+    tell(told='requirements', uptime=time.monotonic())
     drivers = shared_card.load(conf, machine.sysfs)
-    tell(recorded=recorder.record(machine.sysfs, drivers),
-         found=[plain(device) for each in drivers for device in each.discover()])
+    tell(
+        recorded=recorder.record(machine.sysfs, drivers),
+        found=[comparable(device) for each in drivers for device in each.discover()],
+    )
     tell(told='end', uptime=time.monotonic())
 
 
@@ -94,11 +102,24 @@ def _facts(machine: Guest) -> Iterator[tuple[str, Any]]:
     yield 'mediated', sorted(each.name for each in device.children())
     yield 'mediated uevent', device.read('uevent')
     for subsystem in ('pci', 'mdev', 'mdev_bus', 'ptp'):
-        yield f'listed {subsystem}', [
-            each.sys_name for each in context.list_devices(subsystem=subsystem)]
+        yield (
+            f'listed {subsystem}',
+            [each.sys_name for each in context.list_devices(subsystem=subsystem)],
+        )
     clock = (machine.sysfs / 'class/ptp').children()[0]
-    yield 'clock', {name: clock.read(name) for name in (
-        'clock_name', 'max_adjustment', 'n_vclocks', 'n_programmable_pins', 'pps_available')}
+    yield (
+        'clock',
+        {
+            name: clock.read(name)
+            for name in (
+                'clock_name',
+                'max_adjustment',
+                'n_vclocks',
+                'n_programmable_pins',
+                'pps_available',
+            )
+        },
+    )
     device.write('remove', '1')
     machine.pf.write('sriov_numvfs', '0')
 

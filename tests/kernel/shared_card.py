@@ -22,6 +22,7 @@ def configure() -> cfg.ConfigOpts:
     """Options by which the card is shared."""
     conf = cfg.ConfigOpts()
     our_conf.register(conf)
+    SharedCardDriver.register_options(conf)
     conf([], project='cyborg', default_config_files=[], default_config_dirs=[])
     conf.set_override('enabled_vgpu_types', [laws.Machine.kinds[0]], 'gpu_devices')
     return conf

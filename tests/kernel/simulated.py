@@ -13,9 +13,16 @@ from tests.kernel import laws
 #: Shared by its virtual functions.
 CARD = {'model': '10de:20b5', 'at': laws.Machine.card, 'vfs': 0}
 #: Shared by itself.
-SPARE = {'model': '10de:1eb8', 'at': laws.Machine.spare, 'mdev': {'types': {
-    468: {'name': 'NVIDIA A100-4C', 'max_instance': 10},
-    471: {'name': 'NVIDIA A100-20C', 'max_instance': 2}}}}
+SPARE = {
+    'model': '10de:1eb8',
+    'at': laws.Machine.spare,
+    'mdev': {
+        'types': {
+            468: {'name': 'NVIDIA A100-4C', 'max_instance': 10},
+            471: {'name': 'NVIDIA A100-20C', 'max_instance': 2},
+        }
+    },
+}
 
 
 class Simulated(laws.Machine):
@@ -44,7 +51,7 @@ class Mounted(laws.Machine):
 
     def __init__(self) -> None:
         super().__init__(Sysfs())
-        self._monitor = hotplug.UdevMonitor(self.heard.append)
+        self._monitor = hotplug.UdevMonitor(self.heard.append, laws.SUBSYSTEMS)
         self._monitor.start()
 
     def plug_in(self) -> None:

@@ -16,7 +16,7 @@ from oslo_config import cfg
 from cyborg import conf as options
 from cyborg.accelerator import driver
 from cyborg.sim import Host, namespace
-from cyborg.sim.conformance.bench import plain
+from cyborg.sim.conformance.testbed import comparable
 from tests.fixtures.cloud import eventually
 from tests.kernel import laws, simulated
 from tools.bench import hotplug
@@ -24,9 +24,12 @@ from tools.bench import hotplug
 ROOT = Path(__file__).parents[2]
 T4, SPARE, QAT = '0000:3b:00.0', '0000:d8:00.0', '0000:6b:00.0'
 FACTS = {
-    'cards': [{'model': '10de:1eb8', 'at': T4}, {'model': '8086:4940', 'at': QAT, 'vfs': 2},
-              {'model': '1d9b:0400', 'at': '0000:85:00.0'},
-              {'model': '8086:09c4', 'at': '0000:5e:00.0'}],
+    'cards': [
+        {'model': '10de:1eb8', 'at': T4},
+        {'model': '8086:4940', 'at': QAT, 'vfs': 2},
+        {'model': '1d9b:0400', 'at': '0000:85:00.0'},
+        {'model': '8086:09c4', 'at': '0000:5e:00.0'},
+    ],
     'spares': {'other': {'model': '10de:1eb8', 'at': SPARE}},
 }
 LOOK = """
@@ -35,11 +38,11 @@ from oslo_config import cfg
 from cyborg import conf as options
 from cyborg.accelerator import driver
 from cyborg.accelerator.sysfs import Sysfs
-from cyborg.sim.conformance.bench import plain
+from cyborg.sim.conformance.testbed import comparable
 conf = cfg.ConfigOpts()
 options.register(conf)
 conf([], project='cyborg', default_config_files=[], default_config_dirs=[])
-print(json.dumps([plain(device) for each in driver.load(sys.argv[1:], conf, Sysfs())
+print(json.dumps([comparable(device) for each in driver.load(sys.argv[1:], conf, Sysfs())
                   for device in each.discover()]))
 """
 
@@ -59,20 +62,28 @@ def described(tmp_path):
 @pytest.fixture
 def run(described):
     """What became of a command for which the host is real."""
+
     def run(*command, path=described):
-        return subprocess.run(namespace.inside(path, list(map(str, command))), cwd=ROOT,
-                              env=os.environ | {'PYTHONPATH': str(ROOT)}, text=True,
-                              capture_output=True)
+        return subprocess.run(
+            namespace.command_line(path, list(map(str, command))),
+            cwd=ROOT,
+            env=os.environ | {'PYTHONPATH': str(ROOT)},
+            text=True,
+            capture_output=True,
+        )
+
     return run
 
 
 @pytest.fixture
 def python(run):
     """What a program prints."""
+
     def python(text, *arguments):
         done = run(sys.executable, '-W', 'ignore', '-c', textwrap.dedent(text), *arguments)
         assert done.stderr == ''
         return done.stdout
+
     return python
 
 
@@ -80,8 +91,17 @@ class TestCommands:
     def test_one_finds_the_host_and_nothing_of_the_real_one(self, run):
         done = run('ls', '/sys/bus/pci/devices')
         assert done.stdout.split() == [
-            '0000:3a:1c.0', T4, '0000:5d:1c.0', '0000:5e:00.0', '0000:6a:1c.0', QAT,
-            '0000:6b:01.0', '0000:6b:01.1', '0000:84:1c.0', '0000:85:00.0']
+            '0000:3a:1c.0',
+            T4,
+            '0000:5d:1c.0',
+            '0000:5e:00.0',
+            '0000:6a:1c.0',
+            QAT,
+            '0000:6b:01.0',
+            '0000:6b:01.1',
+            '0000:84:1c.0',
+            '0000:85:00.0',
+        ]
         # proc has what the simulated host tells of itself outside of /sys
         assert run('ls', '/sys').stdout.split() == ['bus', 'class', 'devices', 'kernel', 'proc']
 
@@ -94,9 +114,24 @@ class TestCommands:
 
     def test_the_command_line_leads_there(self, described):
         done = subprocess.run(
-            [sys.executable, '-W', 'ignore', '-c', 'from cyborg.cmd import sim; sim.main()',
-             'mount', described, '--', 'sh', '-c', 'cat "$0"; exit 3',
-             f'/sys/bus/pci/devices/{T4}/vendor'], cwd=ROOT, text=True, capture_output=True)
+            [
+                sys.executable,
+                '-W',
+                'ignore',
+                '-c',
+                'from cyborg.cmd import sim; sim.main()',
+                'mount',
+                described,
+                '--',
+                'sh',
+                '-c',
+                'cat "$0"; exit 3',
+                f'/sys/bus/pci/devices/{T4}/vendor',
+            ],
+            cwd=ROOT,
+            text=True,
+            capture_output=True,
+        )
         assert (done.returncode, done.stdout, done.stderr) == (3, '0x10de\n', '')
 
     def test_nothing_is_left_behind(self, run, tmp_path):
@@ -109,8 +144,12 @@ class TestCommands:
 
     def test_one_does_not_outlive_a_simulation_that_is_killed(self, described):
         simulation = subprocess.Popen(
-            namespace.inside(described, ['sh', '-c', 'echo $$; exec sleep 600']), cwd=ROOT,
-            env=os.environ | {'PYTHONPATH': str(ROOT)}, text=True, stdout=subprocess.PIPE)
+            namespace.command_line(described, ['sh', '-c', 'echo $$; exec sleep 600']),
+            cwd=ROOT,
+            env=os.environ | {'PYTHONPATH': str(ROOT)},
+            text=True,
+            stdout=subprocess.PIPE,
+        )
         with simulation.stdout as said:
             command = Path('/proc') / said.readline().strip()
         assert command.is_dir()
@@ -121,7 +160,9 @@ class TestCommands:
     def test_one_that_is_not_there_is_one_sentence(self, run):
         done = run('no-such-program')
         assert (done.returncode, done.stderr) == (
-            1, 'cyborg-sim: no-such-program does not run: No such file or directory.\n')
+            1,
+            'cyborg-sim: no-such-program cannot be run: No such file or directory.\n',
+        )
 
     def test_a_host_that_cannot_be_is_one_sentence(self, run, tmp_path):
         done = run('true', path=tmp_path / 'absent.yaml')
@@ -131,7 +172,12 @@ class TestCommands:
 
     def test_a_user_namespace_will_do(self, described):
         done = subprocess.run(
-            [sys.executable, '-W', 'ignore', '-c', textwrap.dedent(f"""
+            [
+                sys.executable,
+                '-W',
+                'ignore',
+                '-c',
+                textwrap.dedent(f"""
             import os
             from pathlib import Path
             from cyborg.sim import namespace
@@ -139,7 +185,12 @@ class TestCommands:
             if why := namespace.why_not():
                 raise SystemExit(why)
             namespace.enter(Path({str(described)!r}), ['cat', '/sys/bus/pci/devices/{T4}/vendor'])
-            """)], cwd=ROOT, text=True, capture_output=True)
+            """),
+            ],
+            cwd=ROOT,
+            text=True,
+            capture_output=True,
+        )
         if 'not allowed' in done.stderr:
             pytest.skip(done.stderr)
         assert (done.stdout, done.stderr) == ('0x10de\n', '')
@@ -155,7 +206,8 @@ def test_the_same_laws_hold_as_for_a_kernel(run, tmp_path):
 
 class TestUdev:
     def test_devices_are_listed_with_what_is_known_of_them(self, python):
-        told = json.loads(python(f"""
+        told = json.loads(
+            python(f"""
             import json, pyudev
             context = pyudev.Context()
             card = pyudev.Devices.from_name(context, 'pci', '{T4}')
@@ -164,20 +216,26 @@ class TestUdev:
                   for kind in ('pci', 'ptp', 'timecard', 'fpga_region', 'mdev_bus')}},
                 card.driver, card['PCI_ID'], card.parent.sys_name,
                 card.attributes.asstring('class')]))
-            """))
+            """)
+        )
         assert sorted(told[0].pop('pci'))[:2] == ['0000:3a:1c.0', T4]
-        assert told[0] == {'ptp': ['ptp0'], 'timecard': ['ocp0'],
-                           'fpga_region': ['region0', 'region1'], 'mdev_bus': []}
+        assert told[0] == {
+            'ptp': ['ptp0'],
+            'timecard': ['ocp0'],
+            'fpga_region': ['region0', 'region1'],
+            'mdev_bus': [],
+        }
         assert told[1:] == ['nvidia', '10DE:1EB8', '0000:3a:1c.0', '0x030200']
 
     def test_the_agents_monitor_hears_cards_come_and_go(self, python):
-        told = json.loads(python(f"""
+        told = json.loads(
+            python(f"""
             import json, time
             from pathlib import Path
             from cyborg.agent import hotplug
             heard = []
             monitor = hotplug.UdevMonitor(lambda event: heard.append(
-                [event.action, event.subsystem, event.device]))
+                [event.action, event.subsystem, event.device]), ['pci', 'mdev'])
             monitor.start()
             Path('/sys/kernel/cyborg_sim/plug_in').write_text('other')
             Path('/sys/kernel/cyborg_sim/pull_out').write_text('{T4}')
@@ -186,14 +244,19 @@ class TestUdev:
                 time.sleep(0.01)
             monitor.stop()
             print(json.dumps(heard))
-            """))
+            """)
+        )
         assert [each for each in told if each[2] == SPARE] == [
-            ['add', 'pci', SPARE], ['change', 'pci', SPARE], ['bind', 'pci', SPARE]]
+            ['add', 'pci', SPARE],
+            ['change', 'pci', SPARE],
+            ['bind', 'pci', SPARE],
+        ]
         assert [each[0] for each in told if each[2] == T4] == ['change', 'unbind', 'remove']
         assert [each[0] for each in told if each[2] == '0000:6b:01.0'] == ['unbind', 'remove']
 
     def test_an_event_says_what_the_kernel_would_say(self, python):
-        told = json.loads(python("""
+        told = json.loads(
+            python("""
             import json, pyudev
             from pathlib import Path
             monitor = pyudev.Monitor.from_netlink(pyudev.Context(), source='kernel')
@@ -201,7 +264,8 @@ class TestUdev:
             Path('/sys/kernel/cyborg_sim/plug_in').write_text('other')
             print(json.dumps([dict(event.properties)
                               for event in iter(lambda: monitor.poll(0.2), None)]))
-            """))
+            """)
+        )
         card = [each for each in told if each['DEVPATH'].endswith(SPARE)]
         assert card[0]['DEVPATH'] == f'/devices/pci0000:d7/0000:d7:1c.0/{SPARE}'
         assert card[0]['PCI_ID'] == '10DE:1EB8'
@@ -223,17 +287,27 @@ class TestForeignPrograms:
         assert '[0000:3a]---1c.0-[3b]----00.0' in tree
 
     def test_others_than_root_read_and_do_not_write(self, run):
-        told = run('setpriv', '--reuid', '65534', '--clear-groups', 'sh', '-c',
-                   f'cd /sys/bus/pci/devices/{QAT}; cat vendor; echo 0 > sriov_numvfs; '
-                   'echo 1 > remove; cat sriov_numvfs')
+        told = run(
+            'setpriv',
+            '--reuid',
+            '65534',
+            '--clear-groups',
+            'sh',
+            '-c',
+            f'cd /sys/bus/pci/devices/{QAT}; cat vendor; echo 0 > sriov_numvfs; '
+            'echo 1 > remove; cat sriov_numvfs',
+        )
         if 'setpriv' in told.stderr:
             pytest.skip(told.stderr.strip())  # a user namespace has nobody else
         assert told.stdout.split() == ['0x8086', '2']
         assert told.stderr.count('Permission denied') == 2
 
     def test_a_shell_is_told_what_is_wrong(self, run):
-        told = run('sh', '-c', f'cd /sys/bus/pci/devices/{QAT}; '
-                               '/usr/bin/printf 99 > sriov_numvfs; echo x > vendor').stderr
+        told = run(
+            'sh',
+            '-c',
+            f'cd /sys/bus/pci/devices/{QAT}; /usr/bin/printf 99 > sriov_numvfs; echo x > vendor',
+        ).stderr
         assert 'out of range' in told
         assert 'Permission denied' in told
 
@@ -244,8 +318,11 @@ def test_drivers_find_what_they_find_in_process(python, tmp_path):
     options.register(conf)
     conf([], project='cyborg', default_config_files=[], default_config_dirs=[])
     host = Host.described(tmp_path / 'sys', FACTS)
-    expected = [plain(device) for each in driver.load(names, conf, host.sysfs)
-                for device in each.discover()]
+    expected = [
+        comparable(device)
+        for each in driver.load(names, conf, host.sysfs)
+        for device in each.discover()
+    ]
     assert len(expected) >= 4
     assert json.loads(python(LOOK, *names)) == expected
 

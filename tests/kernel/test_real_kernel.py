@@ -10,16 +10,17 @@ import pytest
 
 from cyborg.accelerator import mdev, pci
 from cyborg.sim import Host, conformance
-from cyborg.sim.conformance.bench import plain
+from cyborg.sim.conformance.testbed import comparable
 from tests.kernel import laws, shared_card, simulated
 from tools import kernel
 
 #: Fetching a kernel and booting it, twice if need be, takes its time.
 pytestmark = pytest.mark.timeout(2400)
 #: How QEMU's monitor plugs the spare card in and pulls it out.
-ORDERS = {'plug_in': ('device_add', {'driver': 'nvme', 'id': 'spare', 'bus': 'port1',
-                                     'serial': 'spare'}),
-          'pull_out': ('device_del', {'id': 'spare'})}
+ORDERS = {
+    'plug_in': ('device_add', {'driver': 'nvme', 'id': 'spare', 'bus': 'port1', 'serial': 'spare'}),
+    'pull_out': ('device_del', {'id': 'spare'}),
+}
 
 
 class Told:
@@ -29,7 +30,7 @@ class Told:
         self.clear()
 
     def clear(self):
-        self.laws, self.facts, self.promises = {}, {}, {}
+        self.laws, self.facts, self.requirements = {}, {}, {}
         self.recorded = self.found = self.trouble = None
         self.is_complete = False
 
@@ -41,8 +42,8 @@ class Told:
             self.laws[told['law']] = told['failure']
         elif 'fact' in told:
             self.facts[told['fact']] = told['value']
-        elif 'promise' in told:
-            self.promises[told['promise']] = told['failure'], told['skipped']
+        elif 'requirement' in told:
+            self.requirements[told['requirement']] = told['failure'], told['skipped']
         elif 'recorded' in told:
             self.recorded, self.found = told['recorded'], told['found']
         elif told['told'] == 'start':
@@ -62,8 +63,10 @@ def guest():
         pytest.skip(str(why))
     told = Told()
     printed = kernel.run(
-        booted, [sys.executable, '-W', 'ignore', '-m', 'tests.kernel.program', str(module)],
-        told.take)
+        booted,
+        [sys.executable, '-W', 'ignore', '-m', 'tests.kernel.program', str(module)],
+        told.take,
+    )
     assert told.is_complete, told.trouble or printed
     return told
 
@@ -74,8 +77,9 @@ def host(tmp_path_factory):
     host = Host(tmp_path_factory.mktemp('host') / 'sys')
     host.plug_in(**simulated.CARD | {'vfs': 1})
     [part] = pci.Function.at(host.sysfs, laws.Machine.card).virtual_functions.values()
-    host.sysfs.write(f'{pci.DEVICES}/{part.address}/mdev_supported_types/nvidia-468/create',
-                     laws.UUIDS[0])
+    host.sysfs.write(
+        f'{pci.DEVICES}/{part.address}/mdev_supported_types/nvidia-468/create', laws.UUIDS[0]
+    )
     return host
 
 
@@ -84,10 +88,13 @@ def test_a_law_holds(guest, law):
     assert guest.laws[law] is None
 
 
-@pytest.mark.parametrize('check', conformance.LOOKING + conformance.SERVING,
-                         ids=lambda check: check.function.__name__)
-def test_a_driver_keeps_its_promise(guest, check):
-    failure, skipped = guest.promises[check.promise]
+@pytest.mark.parametrize(
+    'check',
+    conformance.DISCOVERY_CHECKS + conformance.ATTACH_CHECKS,
+    ids=lambda check: check.function.__name__,
+)
+def test_a_driver_meets_the_requirement(guest, check):
+    failure, skipped = guest.requirements[check.requirement]
     assert failure is None
     if skipped:
         assert skipped == 'it needs a simulated host'
@@ -142,6 +149,6 @@ class TestUdev:
 def test_what_was_recorded_there_looks_the_same_here(guest, tmp_path):
     host = Host.described(tmp_path / 'sys', guest.recorded)
     drivers = shared_card.load(shared_card.configure(), host.sysfs)
-    found = [plain(device) for each in drivers for device in each.discover()]
+    found = [comparable(device) for each in drivers for device in each.discover()]
     assert len(found) >= len(drivers)
     assert found == guest.found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boots the real kernel of this Debian in QEMU, with this machine's files, to judge simulations.
+"""Boots the kernel of this Debian in QEMU with this machine's files, to test the simulator.
 
 Everything that is fetched or built stays in ``build/kernel``. ``Missing`` says what cannot be
 had here, ``Failed`` what went wrong with it.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest in QEMU that runs one command on this machine's files, and what it tells meanwhile."""
+"""A guest in QEMU that runs one command on this machine's files, and receives its messages."""
 
 import contextlib
 import json
@@ -18,14 +18,14 @@ from tools.kernel.debian import Failed, Kernel
 ROOT = Path(__file__).parents[2]
 INIT = Path(__file__).parent / 'init.sh'
 APPLETS = ('sh', 'mount', 'insmod', 'mkdir', 'cat', 'switch_root')
-#: Seconds without a word; a guest hangs once in a while, and is then started again. It has to
-#: import a lot before its first word, on a machine that may be busy with other tests.
+#: Seconds without a message after which a guest counts as hanging and is started again. It
+#: imports many modules before its first message, on a machine that may be busy.
 LIMIT = 300
 STARTING = 300  #: seconds until QEMU listens
 TRIES = 2
 MEMORY = 1024
-#: A card with virtual functions behind one port, room for another behind the next, a network
-#: card with a clock, an IOMMU.
+#: A card with virtual functions behind one port, an empty slot behind the next, a network card
+#: with a clock, an IOMMU.
 DEVICES = (
     'intel-iommu,intremap=on',
     'nvme-subsys,id=subsystem',
@@ -36,14 +36,14 @@ DEVICES = (
     'e1000e,id=net',
 )
 
-#: On a busy machine the kernel takes a slow timer for a broken one, and gives up.
+#: On a busy machine the kernel takes a slow timer for a broken one and panics.
 WORDS = 'console=ttyS0 quiet panic=-1 intel_iommu=on no_timer_check nowatchdog'
 
 Told = Mapping[str, Any]
 
 
 class Guest:
-    """A running guest. What it writes to its second serial port comes as objects of JSON."""
+    """A running guest. It writes JSON objects to its second serial port."""
 
     def __init__(self, answers: socket.socket, monitor: socket.socket) -> None:
         self._answers = answers.makefile('r', errors='replace')
@@ -56,9 +56,10 @@ class Guest:
         self._monitor.close()
 
     def order(self, command: str, **arguments: Any) -> None:
-        """Have QEMU do something to the machine."""
-        print(json.dumps({'execute': command, 'arguments': arguments}), file=self._monitor,
-              flush=True)
+        """Execute a QMP command."""
+        print(
+            json.dumps({'execute': command, 'arguments': arguments}), file=self._monitor, flush=True
+        )
         for line in self._monitor:
             answer = json.loads(line)
             if 'error' in answer:
@@ -67,15 +68,15 @@ class Guest:
                 return
 
     def listen(self) -> Iterator[Told]:
-        """What it tells, until it ends."""
+        """Yield its messages until it ends."""
         for line in self._answers:
             with contextlib.suppress(ValueError):
                 yield json.loads(line)
 
 
 def run(kernel: Kernel, command: Sequence[str], on_told: Callable[[Guest, Told], None]) -> str:
-    """Boot, run the command, and pass on what it tells; try again if the command does not come
-    to its end. Answers what was printed."""
+    """Boot, run the command and pass on its messages; try again if the command does not end.
+    Returns its output."""
     for attempt in range(1, TRIES + 1):
         try:
             return _run_once(kernel, command, on_told)
@@ -85,19 +86,23 @@ def run(kernel: Kernel, command: Sequence[str], on_told: Callable[[Guest, Told],
     raise AssertionError('not reached')
 
 
-def _run_once(kernel: Kernel, command: Sequence[str],
-              on_told: Callable[[Guest, Told], None]) -> str:
+def _run_once(
+    kernel: Kernel, command: Sequence[str], on_told: Callable[[Guest, Told], None]
+) -> str:
     with tempfile.TemporaryDirectory(prefix='guest-', dir=kernel.directory) as name:
         directory = Path(name)
         _make_initramfs(kernel, directory)
         _make_script(kernel, command, directory / 'run')
         with (directory / 'console').open('wb') as console:
-            running = subprocess.Popen(_qemu(kernel, directory), stdin=subprocess.DEVNULL,
-                                       stdout=console, stderr=console)
+            running = subprocess.Popen(
+                _qemu(kernel, directory), stdin=subprocess.DEVNULL, stdout=console, stderr=console
+            )
         try:
-            with (_connect(directory / 'answers') as answers,
-                  _connect(directory / 'monitor') as monitor,
-                  contextlib.closing(Guest(answers, monitor)) as guest):
+            with (
+                _connect(directory / 'answers') as answers,
+                _connect(directory / 'monitor') as monitor,
+                contextlib.closing(Guest(answers, monitor)) as guest,
+            ):
                 told: Told = {}
                 for told in guest.listen():
                     if 'ended' not in told:
@@ -141,29 +146,57 @@ def _make_initramfs(kernel: Kernel, directory: Path) -> None:
         names.append(f'/lib/{file.name.removesuffix(".xz")}')
         data = file.read_bytes()
         if file.suffix == '.xz':
-            data = subprocess.run(['xz', '-dc'], input=data, capture_output=True,
-                                  check=True).stdout
+            data = subprocess.run(['xz', '-dc'], input=data, capture_output=True, check=True).stdout
         (root / names[-1][1:]).write_bytes(data)
     (root / 'modules').write_text('\n'.join(names) + '\n')
     shutil.copy2(INIT, root / 'init')
     (root / 'init').chmod(0o755)
     with (directory / 'initramfs.gz').open('wb') as packed:
-        subprocess.run('find . | cpio --quiet -o -H newc | gzip -1', shell=True, cwd=root,
-                       stdout=packed, check=True)
+        subprocess.run(
+            'find . | cpio --quiet -o -H newc | gzip -1',
+            shell=True,
+            cwd=root,
+            stdout=packed,
+            check=True,
+        )
 
 
 def _qemu(kernel: Kernel, directory: Path) -> list[str]:
     command = [
-        # whatever becomes of us, it does not go on alone
-        'setpriv', '--pdeathsig', 'KILL', kernel.qemu,
-        '-machine', 'q35,accel=tcg,kernel-irqchip=split', '-cpu', 'max', '-smp', '1',
-        '-m', str(MEMORY), '-display', 'none', '-nodefaults', '-no-reboot',
-        '-kernel', str(kernel.image), '-initrd', str(directory / 'initramfs.gz'),
-        '-append', f'{WORDS} run={directory / "run"}',
-        '-serial', 'stdio', '-qmp', f'unix:{directory}/monitor,server=on,wait=off',
-        '-chardev', f'socket,id=answers,path={directory}/answers,server=on,wait=on',
-        '-serial', 'chardev:answers',
-        '-virtfs', 'local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap']
+        # the guest ends with this process
+        'setpriv',
+        '--pdeathsig',
+        'KILL',
+        kernel.qemu,
+        '-machine',
+        'q35,accel=tcg,kernel-irqchip=split',
+        '-cpu',
+        'max',
+        '-smp',
+        '1',
+        '-m',
+        str(MEMORY),
+        '-display',
+        'none',
+        '-nodefaults',
+        '-no-reboot',
+        '-kernel',
+        str(kernel.image),
+        '-initrd',
+        str(directory / 'initramfs.gz'),
+        '-append',
+        f'{WORDS} run={directory / "run"}',
+        '-serial',
+        'stdio',
+        '-qmp',
+        f'unix:{directory}/monitor,server=on,wait=off',
+        '-chardev',
+        f'socket,id=answers,path={directory}/answers,server=on,wait=on',
+        '-serial',
+        'chardev:answers',
+        '-virtfs',
+        'local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap',
+    ]
     return command + [word for device in DEVICES for word in ('-device', device)]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options and a host for drivers that offer nothing before they are set up."""
+"""Options and hosts for drivers that offer nothing before they are configured."""
 
 import contextlib
 import dataclasses
@@ -16,15 +16,15 @@ NAME = 'samples.yaml'
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """How a driver is tried when nobody says how."""
+    """The options and the host with which a driver is checked by default."""
 
     options: Path  #: a file for oslo.config
-    facts: Facts | None  #: None: the cards of its catalogue will do
+    facts: Facts | None  #: None: the cards of the driver's catalogue
 
 
 @contextlib.contextmanager
 def sample(name: str) -> Iterator[Sample | None]:
-    """What comes with the simulator for a driver; None if it needs nothing."""
+    """Provide the sample of a driver; None if it needs none."""
     known = catalogue.load(NAME).get(name)
     if known is None:
         yield None

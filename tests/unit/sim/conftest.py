@@ -22,10 +22,12 @@ def events(host):
 @pytest.fixture
 def answer(host):
     """Write, and answer with the error number, None if there was none."""
+
     def answer(name, text):
         try:
             host.sysfs.write(name, text)
         except OSError as error:
             return error.errno
         return None
+
     return answer

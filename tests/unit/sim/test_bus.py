@@ -32,14 +32,20 @@ class TestAFunction:
         assert card.read('numa_node') == '-1'
         assert card.read('driver_override') == '(null)'
         assert card.read('uevent').splitlines() == [
-            'DRIVER=4xxx', 'PCI_CLASS=B4000', 'PCI_ID=8086:4940', 'PCI_SUBSYS_ID=8086:0000',
+            'DRIVER=4xxx',
+            'PCI_CLASS=B4000',
+            'PCI_ID=8086:4940',
+            'PCI_SUBSYS_ID=8086:0000',
             f'PCI_SLOT_NAME={ADDRESS}',
-            'MODALIAS=pci:v00008086d00004940sv00008086sd00000000bc0Bsc40i00']
+            'MODALIAS=pci:v00008086d00004940sv00008086sd00000000bc0Bsc40i00',
+        ]
         config = (card.path / 'config').read_bytes()
         assert config[:4] + config[8:12] == bytes.fromhex('86804049 4000400b')
 
-    @pytest.mark.parametrize(('name', 'number'), [
-        ('vendor', errno.EACCES), ('absent', errno.ENOENT), ('qat', errno.EISDIR)])
+    @pytest.mark.parametrize(
+        ('name', 'number'),
+        [('vendor', errno.EACCES), ('absent', errno.ENOENT), ('qat', errno.EISDIR)],
+    )
     def test_not_everything_can_be_written(self, card, answer, name, number):
         assert answer(f'{P}/{name}', '1') == number
 
@@ -49,9 +55,19 @@ class TestAFunction:
 
 
 class TestVirtualFunctions:
-    @pytest.mark.parametrize(('text', 'number'), [
-        ('', None), ('\n', errno.EINVAL), ('four', errno.EINVAL), ('-1', errno.EINVAL),
-        ('65536', errno.EINVAL), ('17', errno.ERANGE), ('16', None), ('0', None)])
+    @pytest.mark.parametrize(
+        ('text', 'number'),
+        [
+            ('', None),
+            ('\n', errno.EINVAL),
+            ('four', errno.EINVAL),
+            ('-1', errno.EINVAL),
+            ('65536', errno.EINVAL),
+            ('17', errno.ERANGE),
+            ('16', None),
+            ('0', None),
+        ],
+    )
     def test_how_many_may_be_asked_for(self, card, answer, text, number):
         assert answer(f'{P}/sriov_numvfs', text) == number
 
@@ -59,7 +75,10 @@ class TestVirtualFunctions:
         card.write('sriov_numvfs', '3')
         parts = card.virtual_functions
         assert [part.address for part in parts.values()] == [
-            '0000:6b:01.0', '0000:6b:01.1', '0000:6b:01.2']
+            '0000:6b:01.0',
+            '0000:6b:01.1',
+            '0000:6b:01.2',
+        ]
         assert all(part.link('physfn').name == ADDRESS for part in parts.values())
         assert not parts[0].has('sriov_totalvfs')
         assert parts[0].driver == '4xxxvf'
@@ -93,12 +112,14 @@ class TestVirtualFunctions:
     def test_events_come_in_the_kernels_order(self, card, events):
         card.write('sriov_numvfs', '1')
         assert events == [
-            ('add', 'pci', '0000:6b:01.0'), ('change', 'pci', '0000:6b:01.0'),
-            ('bind', 'pci', '0000:6b:01.0'), ('change', 'pci', ADDRESS)]
+            ('add', 'pci', '0000:6b:01.0'),
+            ('change', 'pci', '0000:6b:01.0'),
+            ('bind', 'pci', '0000:6b:01.0'),
+            ('change', 'pci', ADDRESS),
+        ]
         events.clear()
         card.write('sriov_numvfs', '0')
-        assert events[:2] == [('unbind', 'pci', '0000:6b:01.0'),
-                              ('remove', 'pci', '0000:6b:01.0')]
+        assert events[:2] == [('unbind', 'pci', '0000:6b:01.0'), ('remove', 'pci', '0000:6b:01.0')]
 
     def test_they_may_sit_on_another_bus(self, host):
         host.plug_in('8086:4940', at='0000:6b:1f.0', vfs=16)
@@ -120,12 +141,16 @@ class TestBinding:
         assert answer('bus/pci/drivers/4xxx/bind', ADDRESS) is None
         assert (card.driver, card.has('qat')) == ('4xxx', True)
 
-    @pytest.mark.parametrize(('name', 'text', 'number'), [
-        ('drivers_probe', '0000:ff:00.0', errno.ENODEV),
-        ('drivers/4xxx/bind', '0000:ff:00.0', errno.ENODEV),
-        ('drivers/4xxx/bind', ADDRESS, errno.EBUSY),
-        ('drivers/vfio-pci/bind', ADDRESS, errno.ENODEV),
-        ('drivers/vfio-pci/unbind', ADDRESS, errno.ENODEV)])
+    @pytest.mark.parametrize(
+        ('name', 'text', 'number'),
+        [
+            ('drivers_probe', '0000:ff:00.0', errno.ENODEV),
+            ('drivers/4xxx/bind', '0000:ff:00.0', errno.ENODEV),
+            ('drivers/4xxx/bind', ADDRESS, errno.EBUSY),
+            ('drivers/vfio-pci/bind', ADDRESS, errno.ENODEV),
+            ('drivers/vfio-pci/unbind', ADDRESS, errno.ENODEV),
+        ],
+    )
     def test_what_makes_no_sense_is_refused(self, card, answer, name, text, number):
         assert answer(f'bus/pci/{name}', text) == number
 
@@ -150,11 +175,18 @@ class TestRemovalByHand:
 
 
 class TestQuickAssist:
-    @pytest.mark.parametrize(('state', 'name', 'text', 'number'), [
-        ('up', 'state', 'up', None), ('up', 'state', 'down', None),
-        ('down', 'state', 'down', None), ('up', 'state', 'sideways', errno.EINVAL),
-        ('up', 'cfg_services', 'dc', errno.EINVAL), ('down', 'cfg_services', 'dc', None),
-        ('down', 'cfg_services', 'tea', errno.EINVAL)])
+    @pytest.mark.parametrize(
+        ('state', 'name', 'text', 'number'),
+        [
+            ('up', 'state', 'up', None),
+            ('up', 'state', 'down', None),
+            ('down', 'state', 'down', None),
+            ('up', 'state', 'sideways', errno.EINVAL),
+            ('up', 'cfg_services', 'dc', errno.EINVAL),
+            ('down', 'cfg_services', 'dc', None),
+            ('down', 'cfg_services', 'tea', errno.EINVAL),
+        ],
+    )
     def test_services_change_while_it_is_down(self, card, answer, state, name, text, number):
         card.write('qat/state', state)
         assert answer(f'{P}/qat/{name}', text) == number

@@ -33,8 +33,9 @@ def test_bridges_and_cards_without_the_ability_have_no_reset(host):
 
 
 def test_a_reset_may_fail_silence_the_card_or_be_counted(host):
-    for number, facts in enumerate(({'error': 'ENOTTY'}, {'silences': True},
-                                    {'counts': 'nonfatal'})):
+    for number, facts in enumerate(
+        ({'error': 'ENOTTY'}, {'silences': True}, {'counts': 'nonfatal'})
+    ):
         host.plug_in('8086:37c8', at=f'0000:{number + 1}0:00.0', vfs=0, reset=facts)
     place = f'{pci.DEVICES}/0000:%s0:00.0'
     with pytest.raises(OSError) as refused:
@@ -53,7 +54,9 @@ def test_a_guest_leaves_traces_and_its_card_goes_back(host):
     assert host.traces(CARD) == ['registers', 'namespace 1']
     assert host.sysfs.link(f'{P}/driver').name == 'nvme'
     assert [each.name for each in (host.sysfs / 'class/block').children()] == [
-        'nvme0n1', 'nvme0n1p1']
+        'nvme0n1',
+        'nvme0n1p1',
+    ]
     # what is on a disk stays there, whatever becomes of the host
     host.reboot()
     assert host.traces(CARD) == ['namespace 1']
@@ -62,9 +65,14 @@ def test_a_guest_leaves_traces_and_its_card_goes_back(host):
 class TestNvmeCli:
     @pytest.fixture
     def nvme(self, host):
-        host.plug_in('144d:a80a', at=CARD, nvme={
-            'namespaces': [{'data': 'guest', 'partitions': 1}, {'data': 'guest'}],
-            'sanitize_reads': 2})
+        host.plug_in(
+            '144d:a80a',
+            at=CARD,
+            nvme={
+                'namespaces': [{'data': 'guest', 'partitions': 1}, {'data': 'guest'}],
+                'sanitize_reads': 2,
+            },
+        )
         return lambda *words: host.sysfs.run('nvme', *words)
 
     def test_a_format_concerns_one_namespace(self, host, nvme):
@@ -79,17 +87,20 @@ class TestNvmeCli:
         nvme('format', '/dev/nvme0n1', '--ses=1', '--force')
         assert host.traces(CARD) == []
 
-    @pytest.mark.parametrize('words, said', [
-        (('format', '/dev/nvme9n1', '--force'), 'No such file'),
-        (('format', '/dev/nvme0n3', '--force'), 'No such file'),
-        (('format', '/dev/sda', '--force'), 'No such file'),
-        (('format', '/dev/nvme0n1', '--ses=7', '--force'), 'Invalid argument'),
-        (('format', '/dev/nvme0n1', '--fast'), 'Invalid argument'),
-        (('format', '/dev/nvme0n1'), 'Ctrl-C'),
-        (('format', '/dev/nvme0', '--ses=1', '--force'), 'Invalid namespace'),
-        (('sanitize', '/dev/nvme0', '--sanact=9'), 'Invalid Sanitize Action'),
-        (('wash', '/dev/nvme0'), 'Invalid sub-command'),
-    ])
+    @pytest.mark.parametrize(
+        'words, said',
+        [
+            (('format', '/dev/nvme9n1', '--force'), 'No such file'),
+            (('format', '/dev/nvme0n3', '--force'), 'No such file'),
+            (('format', '/dev/sda', '--force'), 'No such file'),
+            (('format', '/dev/nvme0n1', '--ses=7', '--force'), 'Invalid argument'),
+            (('format', '/dev/nvme0n1', '--fast'), 'Invalid argument'),
+            (('format', '/dev/nvme0n1'), 'Ctrl-C'),
+            (('format', '/dev/nvme0', '--ses=1', '--force'), 'Invalid namespace'),
+            (('sanitize', '/dev/nvme0', '--sanact=9'), 'Invalid Sanitize Action'),
+            (('wash', '/dev/nvme0'), 'Invalid sub-command'),
+        ],
+    )
     def test_mistakes_are_refused(self, host, nvme, words, said):
         with pytest.raises(OSError, match=f'nvme ended with .*{said}'):
             nvme(*words)
@@ -98,11 +109,17 @@ class TestNvmeCli:
     def test_a_disk_is_erased_when_its_sanitize_operation_is_over(self, host, nvme):
         nvme('sanitize', '/dev/nvme0', '--sanact=2')
         assert len(host.traces(CARD)) == 2
-        for verb in (('sanitize', '/dev/nvme0', '--sanact=2'),
-                     ('format', '/dev/nvme0n1', '--ses=1', '--force')):
+        for verb in (
+            ('sanitize', '/dev/nvme0', '--sanact=2'),
+            ('format', '/dev/nvme0n1', '--ses=1', '--force'),
+        ):
             with pytest.raises(OSError, match='Sanitize In Progress'):
                 nvme(*verb)
-        states = [json.loads(nvme('sanitize-log', '/dev/nvme0', '--output-format=json'))[
-            'nvme0']['sstat']['status'][:3] for _ in range(3)]
+        states = [
+            json.loads(nvme('sanitize-log', '/dev/nvme0', '--output-format=json'))['nvme0'][
+                'sstat'
+            ]['status'][:3]
+            for _ in range(3)
+        ]
         assert states == ['(2)', '(2)', '(1)']
         assert host.traces(CARD) == []

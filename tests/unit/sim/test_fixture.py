@@ -40,6 +40,7 @@ def test_a_test_case_of_openstack_uses_it():
         def runTest(self):
             type(self).host = self.useFixture(SimulatedHost()).host
             assert len(self.host.cards) > 1  # the demo's
+
     result = Case().run()
     assert result.wasSuccessful(), result.errors + result.failures
     assert not Case.host.sysfs.path.exists()

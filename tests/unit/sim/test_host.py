@@ -6,6 +6,7 @@ import threading
 import pytest
 import yaml
 
+from cyborg.accelerator import driver
 from cyborg.agent import hotplug
 from cyborg.sim import Host, catalogue
 
@@ -38,7 +39,7 @@ class TestCards:
 
     @pytest.mark.parametrize('at', ['3b:00.0', '0000:3b:00.8', 'anywhere'])
     def test_a_slot_has_an_address(self, host, at):
-        with pytest.raises(ValueError, match='no PCI address'):
+        with pytest.raises(ValueError, match='not a PCI address'):
             host.plug_in('10de:1eb8', at=at)
 
     def test_a_slot_holds_one_card(self, host):
@@ -82,14 +83,16 @@ class TestReboot:
         host.plug_in('10de:20b5', at='0000:af:00.0')  # as many as the catalogue says
         for _ in range(2):
             host.reboot()
-            assert [host.sysfs.read(f'bus/pci/devices/{address}/sriov_numvfs') for address in (
-                '0000:6b:00.0', '0000:70:00.0', '0000:af:00.0')] == ['0', '4', '0']
+            assert [
+                host.sysfs.read(f'bus/pci/devices/{address}/sriov_numvfs')
+                for address in ('0000:6b:00.0', '0000:70:00.0', '0000:af:00.0')
+            ] == ['0', '4', '0']
             assert not host.sysfs.has('bus/pci/devices/0000:6b:01.0')
             assert host.sysfs.has('bus/pci/devices/0000:70:01.0/driver')
 
     @pytest.mark.parametrize(('model', 'count'), [('10de:1eb8', None), ('8086:4940', 0)])
     def test_a_rule_makes_some_or_there_is_none(self, host, model, count):
-        with pytest.raises(ValueError, match='no virtual functions for a rule to make'):
+        with pytest.raises(ValueError, match='no virtual functions that a rule could create'):
             host.plug_in(model, at=T4, vfs=count, vfs_by_rule=True)
 
     def test_a_host_starts_from_nothing(self, host):
@@ -100,7 +103,7 @@ class TestReboot:
 
     def test_a_directory_that_holds_something_else_is_left_alone(self, tmp_path):
         (tmp_path / 'thesis').mkdir()
-        with pytest.raises(ValueError, match='holds something else'):
+        with pytest.raises(ValueError, match='contains other files'):
             Host(tmp_path)
         assert (tmp_path / 'thesis').is_dir()
 
@@ -117,11 +120,12 @@ class TestEvents:
         seen = []
 
         def look(event):
-            if event == hotplug.Event('add', 'pci', T4):
+            if event == hotplug.UdevEvent('add', 'pci', T4):
                 seen.append(host.sysfs.has(f'bus/pci/devices/{T4}/mdev_supported_types'))
                 other = threading.Thread(target=host.plug_in, args=('8086:37c8', '0000:6b:00.0'))
                 other.start()
                 other.join()
+
         host.subscribe(look)
         host.plug_in('10de:1eb8', at=T4)
         assert seen == [True]
@@ -129,30 +133,45 @@ class TestEvents:
 
     def test_a_monitor_hears_between_start_and_stop(self, host):
         heard = []
-        monitor = host.monitor(heard.append)
+        monitor = host.monitor(heard.append, ['pci'])
         host.plug_in('10de:1eb8', at=T4)
         assert heard == []
         monitor.start()
         monitor.start()
         host.pull_out(T4)
-        assert heard.count(hotplug.Event('remove', 'pci', T4)) == 1
+        assert heard.count(hotplug.UdevEvent('remove', 'pci', T4)) == 1
         monitor.stop()
         monitor.stop()
         count = len(heard)
         host.plug_in('10de:1eb8', at=T4)
         assert len(heard) == count
 
-    def test_only_subsystems_that_a_real_monitor_listens_to_are_told(self, host, events):
+    def test_a_monitor_hears_only_the_subsystems_that_it_names(self, host):
+        heard = []
+        host.monitor(heard.append, ['mdev']).start()
+        host.plug_in('10de:1eb8', at=T4)
+        types = f'bus/pci/devices/{T4}/mdev_supported_types/nvidia-222'
+        host.sysfs.write(f'{types}/create', MDEV)
+        assert {each.subsystem for each in heard} == {'mdev'}
+
+    def test_only_subsystems_that_some_driver_declares_are_told(self, host, events):
         for number, model in enumerate(catalogue.models()):
             host.plug_in(model, at=f'0000:{0x10 + 2 * number:02x}:00.0')
-        assert {subsystem for _, subsystem, _ in events} <= set(hotplug.SUBSYSTEMS)
+        assert {subsystem for _, subsystem, _ in events} <= {
+            subsystem for cls in driver.installed() for subsystem in cls.subsystems
+        }
 
 
 class TestDescriptions:
     def test_the_demo_has_five_families_and_spares(self, tmp_path):
         host = Host.described(tmp_path / 'sys')
         assert sorted(host.cards.values()) == [
-            'Intel N6001', 'Intel QAT 4xxx', 'Meta Time Card', 'NVIDIA A100', 'NVIDIA T4']
+            'Intel N6001',
+            'Intel QAT 4xxx',
+            'Meta Time Card',
+            'NVIDIA A100',
+            'NVIDIA T4',
+        ]
         for name in host.spares:
             host.plug_in_spare(name)
         assert len(host.cards) == 5 + len(host.spares)
@@ -175,6 +194,7 @@ def test_changes_from_many_threads_do_not_mix(host):
         for _ in range(3):
             host.plug_in('8086:37c8', at=f'0000:{bus:02x}:00.0', vfs=2)
             host.pull_out(f'0000:{bus:02x}:00.0')
+
     threads = [threading.Thread(target=swap, args=(bus,)) for bus in range(0x10, 0x18, 2)]
     for thread in threads:
         thread.start()

@@ -11,7 +11,7 @@ TYPES = f'bus/pci/devices/{T4}/mdev_supported_types'
 
 
 def vf(number, kind, name):
-    return (f'bus/pci/devices/{A100[:-1]}{4 + number}/mdev_supported_types/nvidia-{kind}/{name}')
+    return f'bus/pci/devices/{A100[:-1]}{4 + number}/mdev_supported_types/nvidia-{kind}/{name}'
 
 
 @pytest.fixture
@@ -33,9 +33,17 @@ class TestOnACard:
         assert host.sysfs.link(f'{TYPES}/nvidia-223/devices/{U1}').path == device.path.resolve()
         assert host.sysfs.has(f'class/mdev_bus/{T4}/{U1}')
 
-    @pytest.mark.parametrize(('text', 'number'), [
-        ('\n', errno.EINVAL), ('junk', errno.EINVAL), (U1[:-1], errno.EINVAL),
-        ('z' * 36, errno.EINVAL), (U1.replace('-', ''), errno.EINVAL), (U1, None)])
+    @pytest.mark.parametrize(
+        ('text', 'number'),
+        [
+            ('\n', errno.EINVAL),
+            ('junk', errno.EINVAL),
+            (U1[:-1], errno.EINVAL),
+            ('z' * 36, errno.EINVAL),
+            (U1.replace('-', ''), errno.EINVAL),
+            (U1, None),
+        ],
+    )
     def test_a_uuid_is_what_it_takes(self, t4, answer, text, number):
         assert answer(f'{TYPES}/nvidia-223/create', text) == number
 
@@ -60,8 +68,10 @@ class TestOnACard:
         assert answer(f'{TYPES}/nvidia-234/create', U2) == errno.ENOSPC
         assert events == [('add', 'mdev', U2), ('remove', 'mdev', U2)]
 
-    @pytest.mark.parametrize(('text', 'number', 'stays'), [
-        ('0', None, True), ('no', errno.EINVAL, True), ('1', None, False), ('7', None, False)])
+    @pytest.mark.parametrize(
+        ('text', 'number', 'stays'),
+        [('0', None, True), ('no', errno.EINVAL, True), ('1', None, False), ('7', None, False)],
+    )
     def test_removing_takes_a_number_but_zero(self, host, t4, answer, text, number, stays):
         host.sysfs.write(f'{TYPES}/nvidia-223/create', U1)
         assert answer(f'bus/mdev/devices/{U1}/remove', text) == number
@@ -84,8 +94,9 @@ class TestOnVirtualFunctions:
 
     def test_a_full_card_is_full_on_all_of_them(self, host, a100):
         host.sysfs.write(vf(0, 472, 'create'), U1)
-        assert [host.sysfs.read(vf(number, 472, 'available_instances'))
-                for number in range(4)] == ['0'] * 4
+        assert [host.sysfs.read(vf(number, 472, 'available_instances')) for number in range(4)] == [
+            '0'
+        ] * 4
 
     def test_they_do_not_outlive_their_function(self, host, a100):
         host.sysfs.write(vf(0, 468, 'create'), U1)

@@ -28,9 +28,17 @@ class TestOneSize:
         assert host.sysfs.read(vf(0, 'current_vgpu_type')) == '0'
         assert host.sysfs.read(vf(0, 'creatable_vgpu_types')).startswith('ID : vGPU Name\n1150 :')
 
-    @pytest.mark.parametrize(('text', 'number'), [
-        ('1150', None), ('0', None), ('7', errno.EINVAL), ('nvidia-1150', errno.EINVAL),
-        ('\n', errno.EINVAL), ('-1', errno.EINVAL)])
+    @pytest.mark.parametrize(
+        ('text', 'number'),
+        [
+            ('1150', None),
+            ('0', None),
+            ('7', errno.EINVAL),
+            ('nvidia-1150', errno.EINVAL),
+            ('\n', errno.EINVAL),
+            ('-1', errno.EINVAL),
+        ],
+    )
     def test_a_number_is_what_it_takes(self, answer, text, number):
         assert answer(vf(0, 'current_vgpu_type'), text) == number
 

@@ -17,7 +17,11 @@ class TestDisks:
     def test_one_is_listed_with_its_parts_as_long_as_its_driver_has_it(self, host, events):
         host.plug_in('144d:a80a', at=CARD, nvme={'namespaces': [{'partitions': 2}, {}]})
         assert [each.name for each in (host.sysfs / 'class/block').children()] == [
-            'nvme0n1', 'nvme0n1p1', 'nvme0n1p2', 'nvme0n2']
+            'nvme0n1',
+            'nvme0n1p1',
+            'nvme0n1p2',
+            'nvme0n2',
+        ]
         assert host.sysfs.read('class/nvme/nvme0/state') == 'live'
         assert ('add', 'nvme', 'nvme0') in events
         unbind(host)
@@ -25,8 +29,11 @@ class TestDisks:
         assert ('remove', 'nvme', 'nvme0') in events
 
     def test_mounts_and_swap_are_in_the_tables(self, host):
-        host.plug_in('144d:a80a', at=CARD, nvme={'namespaces': [
-            {'mounted': True}, {'partitions': 1, 'swap': True}]})
+        host.plug_in(
+            '144d:a80a',
+            at=CARD,
+            nvme={'namespaces': [{'mounted': True}, {'partitions': 1, 'swap': True}]},
+        )
         device = host.sysfs.read('class/block/nvme0n1/dev')
         assert f' {device} / /srv ' in host.sysfs.proc.read('self/mountinfo')
         assert '/dev/nvme0n2p1 partition' in host.sysfs.proc.read('swaps')
@@ -45,7 +52,9 @@ class TestNetworkCards:
     def test_interfaces_are_named_after_their_place(self, host):
         host.plug_in('8086:1572', at=CARD, vfs=1)
         assert [each.name for each in (host.sysfs / 'class/net').children()] == [
-            'enp107s0f0', 'enp107s2f0']
+            'enp107s0f0',
+            'enp107s2f0',
+        ]
         assert host.sysfs.link('class/net/enp107s0f0/device').name == CARD
 
     def test_one_may_be_up(self, host):

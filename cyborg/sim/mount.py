@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a command with a simulated host as its /sys; started by cyborg-sim mount, in namespaces
-that nobody else sees.
+"""Runs a command with a simulated host as its /sys. cyborg-sim mount starts it in private
+namespaces.
 
-Files in /sys/kernel/cyborg_sim do what hands would do: ``plug_in``, ``pull_out``, ``fault``.
+Writes to files in /sys/kernel/cyborg_sim change the hardware: ``plug_in``, ``pull_out``,
+``fault``.
 """
 
 import contextlib
@@ -27,16 +28,16 @@ from cyborg import errors
 from cyborg.sim import fuse
 from cyborg.sim.host import Host
 from cyborg.sim.namespace import CONTROLS
-from cyborg.sim.tree import refuse, scratch_directory
+from cyborg.sim.tree import kernel_error, scratch_directory
 from cyborg.sim.uevents import Sender
 
-PATIENCE = 60.0  #: for the file system to be there, on a busy machine
-#: libudev trusts nothing but sysfs otherwise.
+PATIENCE = 60.0  #: seconds until the file system must be mounted, on a busy machine
+#: Without it libudev ignores a /sys that is not sysfs.
 VARIABLES = {'SYSTEMD_DEVICE_VERIFY_SYSFS': '0'}
-#: Where udev keeps what it knows of the real devices.
+#: The database of udev about the real devices.
 UDEV = Path('/run/udev')
 SCRIPT = '#!/bin/sh\nprintf "%s\\n" {name} "$@" > {control}\n'
-#: If we are killed, what runs here must not go on with a /sys that is gone.
+#: If this process is killed, its /sys is gone, so the command must end, too.
 LEASH = ('setpriv', '--pdeathsig', 'KILL')
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 
@@ -49,7 +50,7 @@ def main() -> int:
         tools = add_tools(host, directory / 'bin')
         here = Path.cwd()
         _mount(host)
-        os.chdir(here)  # libfuse leaves for the root
+        os.chdir(here)  # libfuse changes the working directory to /
         host.tree.subscribe(Sender().send)
         try:
             return _run(command, tools)
@@ -58,25 +59,34 @@ def main() -> int:
 
 
 def add_controls(host: Host) -> None:
-    """Let files do what is otherwise done in Python."""
+    """Add files that call methods of the host when they are written."""
+
     def trigger(name: str, act: Callable[[str], None]) -> None:
         def store(text: str) -> None:
             try:
                 act(text)
             except (ValueError, KeyError, TypeError, yaml.YAMLError):
-                raise refuse(errno.EINVAL) from None
+                raise kernel_error(errno.EINVAL) from None
+
         host.tree.trigger(f'{CONTROLS}/{name}', store)
-    trigger('plug_in', lambda text: host.plug_in_spare(text) if text in host.spares
-            else host.plug_in(**yaml.safe_load(text)))
+
+    trigger(
+        'plug_in',
+        lambda text: (
+            host.plug_in_spare(text)
+            if text in host.spares
+            else host.plug_in(**yaml.safe_load(text))
+        ),
+    )
     trigger('pull_out', host.pull_out)
     trigger('fault', lambda text: _fault(host, *text.split()))
     trigger('run', lambda text: _run_tool(host, text.split('\n')))
 
 
 def _fault(host: Host, what: str, name: str) -> None:
-    """``EIO path`` has a file fail, ``5 path`` answer after 5 seconds, ``none path`` be well."""
+    """``EIO path`` makes a file fail, ``5 path`` delays it by 5 s, ``none path`` ends both."""
     if what == 'none':
-        host.tree.mend(name)
+        host.tree.clear_fault(name)
     elif what.isdecimal():
         host.tree.fault(name, seconds=int(what))
     else:
@@ -87,13 +97,13 @@ def _run_tool(host: Host, command: Sequence[str]) -> None:
     try:
         host.sysfs.run(*command)
     except FileNotFoundError as error:
-        raise refuse(errno.ENOENT) from error
+        raise kernel_error(errno.ENOENT) from error
     except (OSError, ValueError, KeyError) as error:
-        raise refuse(errno.EIO) from error
+        raise kernel_error(errno.EIO) from error
 
 
 def add_tools(host: Host, directory: Path) -> Path:
-    """Programs by which the tools of the host's vendors are found in PATH."""
+    """Create a program in the directory for each simulated tool."""
     directory.mkdir()
     for name in host.tools:
         program = directory / name
@@ -106,20 +116,20 @@ def _mount(host: Host) -> None:
     _raise_loopback()
     if UDEV.is_dir():
         subprocess.run(['mount', '-t', 'tmpfs', 'tmpfs', str(UDEV)], check=True)
-    with _overheard() as said:
+    with _captured_stderr() as captured:
         server = threading.Thread(target=fuse.mount, args=(host.tree, '/sys'), daemon=True)
         server.start()
         deadline = time.monotonic() + PATIENCE
         while not os.path.exists(f'/sys/{CONTROLS}'):
             if not server.is_alive() or time.monotonic() > deadline:
-                raise errors.ConfigError(
-                    why=f'The simulated /sys could not be mounted: {said() or "it hangs"}.')
+                why = captured() or 'it does not respond'
+                raise errors.ConfigError(why=f'The simulated /sys could not be mounted: {why}.')
             time.sleep(0.01)
 
 
 @contextlib.contextmanager
-def _overheard() -> Iterator[Callable[[], str]]:
-    """Keep libfuse from the user's ears: some versions complain about nothing."""
+def _captured_stderr() -> Iterator[Callable[[], str]]:
+    """Capture the messages of libfuse: some versions print warnings that mean nothing."""
     kept = os.dup(2)
     with tempfile.TemporaryFile() as log:
         os.dup2(log.fileno(), 2)
@@ -131,7 +141,7 @@ def _overheard() -> Iterator[Callable[[], str]]:
 
 
 def _raise_loopback() -> None:
-    """A new network namespace has one, but it is down."""
+    """Bring up the loopback interface, which is down in a new network namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack('16sH14x', b'lo', IFF_UP))
 
@@ -140,11 +150,11 @@ def _run(command: Sequence[str], tools: Path) -> int:
     path = f'{tools}:{os.environ.get("PATH", os.defpath)}'
     program = shutil.which(command[0], path=path)
     if program is None:
-        raise errors.ConfigError(
-            why=f'{command[0]} does not run: {os.strerror(errno.ENOENT)}.')
-    running = subprocess.Popen([*LEASH, program, *command[1:]],
-                               env=os.environ | VARIABLES | {'PATH': path})
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # from the keyboard, the command has it already
+        raise errors.ConfigError(why=f'{command[0]} cannot be run: {os.strerror(errno.ENOENT)}.')
+    running = subprocess.Popen(
+        [*LEASH, program, *command[1:]], env=os.environ | VARIABLES | {'PATH': path}
+    )
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the command, too
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, frame: running.send_signal(number))
     status = running.wait()
