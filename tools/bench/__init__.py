@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast Cyborg is, beside what the parts it is built on allow: ``python -m tools.bench``.
+"""Measures the speed of Cyborg and of the components that it uses: ``python -m tools.bench``.
 
-Absolute times do not carry from machine to machine, so each run measures a floor in the same
-minutes: a bare Pecan application under the same server, a bare RPC echo over the same broker, the
-bare SQL of the same statements on the same database. Ratios to it do carry.
+Absolute times cannot be compared between machines. Each run therefore also measures a floor: a
+bare Pecan application under the same server, a bare RPC echo over the same broker, and the same
+SQL statements on the same database. Ratios to the floor can be compared.
 """

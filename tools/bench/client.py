@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients over real HTTP, on connections that they keep: a child process of the benchmark.
+"""HTTP clients that keep their connections: a child process of the benchmark.
 
-Nothing but the standard library, so that as little as can be is spent on this side.
+It uses only the standard library, so that the clients cost little CPU time.
 """
 
 import http.client
@@ -12,15 +12,15 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from tools.bench.children import obey
+from tools.bench.children import serve
 
 Ask = Callable[..., Any]
-#: step -> seconds of each time
+#: step -> the seconds of each repetition
 Samples = dict[str, list[float]]
 
 
 class Timer:
-    """A connection that notes how long each step takes."""
+    """A connection that records how long each step takes."""
 
     def __init__(self, address: list[Any], headers: dict[str, str]) -> None:
         host, port = address
@@ -29,7 +29,7 @@ class Timer:
         self.samples: Samples = {}
 
     def ask(self, step: str, method: str, path: str, body: Any = None) -> Any:
-        """Ask, and note under which step it counts; answers the document."""
+        """Send a request, record its time for the step, and return the document."""
         data = None if body is None else json.dumps(body)
         began = time.perf_counter()
         self._connection.request(method, path, data, self._headers)
@@ -44,23 +44,36 @@ class Timer:
         self.samples.setdefault(step, []).append(seconds)
 
     def forget(self) -> None:
-        """What was noted so far was only to warm up."""
+        """Discard the times of the warm-up."""
         self.samples = {}
 
     def close(self) -> None:
         self._connection.close()
 
 
-def life(timer: Timer, number: int, profile: str, host: str, providers: list[str],
-         prefix: str = '/v2') -> None:
-    """A request from its creation to its end, as Nova goes about it."""
+def life(
+    timer: Timer, number: int, profile: str, host: str, providers: list[str], prefix: str = '/v2'
+) -> None:
+    """Create, bind, read and delete a request, as Nova does."""
     instance, began = str(uuid.uuid4()), time.perf_counter()
     path = f'{prefix}/accelerator_requests'
     [arq] = timer.ask('create', 'POST', path, {'device_profile_name': profile})['arqs']
-    timer.ask('bind', 'PATCH', path, {arq['uuid']: [
-        {'op': 'add', 'path': '/hostname', 'value': host},
-        {'op': 'add', 'path': '/device_rp_uuid', 'value': providers[number % len(providers)]},
-        {'op': 'add', 'path': '/instance_uuid', 'value': instance}]})
+    timer.ask(
+        'bind',
+        'PATCH',
+        path,
+        {
+            arq['uuid']: [
+                {'op': 'add', 'path': '/hostname', 'value': host},
+                {
+                    'op': 'add',
+                    'path': '/device_rp_uuid',
+                    'value': providers[number % len(providers)],
+                },
+                {'op': 'add', 'path': '/instance_uuid', 'value': instance},
+            ]
+        },
+    )
     [bound] = timer.ask('read', 'GET', f'{path}?instance={instance}')['arqs']
     if bound['state'] != 'Bound':
         raise RuntimeError(f'{arq["uuid"]} is {bound["state"]}')
@@ -69,18 +82,26 @@ def life(timer: Timer, number: int, profile: str, host: str, providers: list[str
 
 
 def once(timer: Timer, number: int, path: str) -> None:
-    """One document."""
+    """Read one document."""
     timer.ask('once', 'GET', path)
 
 
 SCENARIOS = {'life': life, 'once': once}
 
 
-def run(scenario: str, address: list[Any], headers: dict[str, str], clients: int, first: int,
-        start: float, seconds: float, **facts: Any) -> dict[str, Any]:
-    """So many clients, from ``first`` on, begin at a moment and repeat a scenario for a while.
+def run(
+    scenario: str,
+    address: list[Any],
+    headers: dict[str, str],
+    clients: int,
+    first: int,
+    start: float,
+    seconds: float,
+    **facts: Any,
+) -> dict[str, Any]:
+    """Run clients, numbered from ``first``, which repeat a scenario from ``start`` on.
 
-    Answers the seconds of each step, and how often a second the scenario was played.
+    Returns the seconds of each step, and the number of repetitions per second.
     """
     play = SCENARIOS[scenario]
     timers = [Timer(address, headers) for _ in range(clients)]
@@ -102,8 +123,10 @@ def run(scenario: str, address: list[Any], headers: dict[str, str], clients: int
         finally:
             timer.close()
 
-    threads = [threading.Thread(target=work, args=(first + number, timer))
-               for number, timer in enumerate(timers)]
+    threads = [
+        threading.Thread(target=work, args=(first + number, timer))
+        for number, timer in enumerate(timers)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -118,4 +141,4 @@ def run(scenario: str, address: list[Any], headers: dict[str, str], clients: int
 
 
 if __name__ == '__main__':
-    obey({'run': run})
+    serve({'run': run})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured is a list of figures; their arithmetic is here, and knows of nothing else."""
+"""Figures, the results of measurements, and their arithmetic."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
-#: a figure that is worse by more than this share has changed
+#: a figure is worse if it has changed by more than this share
 TOLERANCE = 0.10
-#: HTTP requests, each with one RPC call, in a request's life
+#: HTTP requests, each with one RPC call, in the life of an accelerator request
 REQUESTS = 4
 PERCENTILES = (50, 95, 99)
 
@@ -17,13 +17,13 @@ PERCENTILES = (50, 95, 99)
 class Better(StrEnum):
     LESS = 'less'
     MORE = 'more'
-    #: neither: it describes the machine, or the load
+    #: neither, because it describes the machine or the load
     NONE = 'none'
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One number: of which measurement, what, under which circumstances."""
+    """A measured value: of which measurement, of what, and under which conditions."""
 
     measurement: str
     what: str
@@ -34,13 +34,19 @@ class Figure:
 
     @property
     def key(self) -> str:
-        """The same in every run."""
+        """The identity of a figure, the same in every run."""
         where = ' '.join(f'{name}={value}' for name, value in self.at.items())
         return f'{self.measurement}: {self.what}' + (f' @ {where}' if where else '')
 
     def to_dict(self) -> dict[str, Any]:
-        return {'measurement': self.measurement, 'what': self.what, 'unit': self.unit,
-                'value': self.value, 'at': dict(self.at), 'better': self.better}
+        return {
+            'measurement': self.measurement,
+            'what': self.what,
+            'unit': self.unit,
+            'value': self.value,
+            'at': dict(self.at),
+            'better': self.better,
+        }
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
@@ -56,52 +62,55 @@ class Change:
 
     @property
     def share(self) -> float:
-        """By how much of the old value it has grown."""
+        """The growth as a share of the old value."""
         if not self.old:
             return 0.0 if not self.new.value else math.inf
         return self.new.value / self.old - 1
 
     @property
     def is_worse(self) -> bool:
-        """Worse by more than noise?"""
+        """Whether it is worse by more than the tolerance."""
         if self.new.better is Better.LESS:
             return self.share > TOLERANCE
         return self.new.better is Better.MORE and self.share < -TOLERANCE
 
 
 def compare(old: Iterable[Figure], new: Iterable[Figure]) -> list[Change]:
-    """The figures of a run that an earlier one has too."""
+    """Return the changes of the figures that both runs have."""
     before = {figure.key: figure.value for figure in old}
     return [Change(before[figure.key], figure) for figure in new if figure.key in before]
 
 
 def percentile(samples: Sequence[float], percent: float) -> float:
-    """Between the two samples where it lies."""
+    """Return the percentile by linear interpolation between two samples."""
     ordered = sorted(samples)
     if not ordered:
-        raise ValueError('There is no percentile of nothing.')
+        raise ValueError('A percentile needs at least one sample.')
     place = (len(ordered) - 1) * percent / 100
     below = math.floor(place)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
-def latencies(measurement: str, step: str, samples: Sequence[float],
-              at: Mapping[str, int | str]) -> list[Figure]:
-    """The percentiles of what took so many seconds each."""
-    return [Figure(measurement, f'{step} p{percent}', 'ms', percentile(samples, percent) * 1000,
-                   at) for percent in PERCENTILES]
+def latencies(
+    measurement: str, step: str, samples: Sequence[float], at: Mapping[str, int | str]
+) -> list[Figure]:
+    """Return the percentiles of samples in seconds as figures in milliseconds."""
+    return [
+        Figure(measurement, f'{step} p{percent}', 'ms', percentile(samples, percent) * 1000, at)
+        for percent in PERCENTILES
+    ]
 
 
 def life_floor(http: float, rpc: float, sql: float) -> float:
-    """The seconds in which the parts alone would do a life: each request is HTTP and a call."""
+    """Return the seconds of a life in the components alone: each request is HTTP and a call."""
     return REQUESTS * (http + rpc) + sql
 
 
 def allowed_rate(http: float, rpc: float, sql: float) -> float:
-    """Lives a second that the parts allow on this machine.
+    """Return the lives per second that the components allow on this machine.
 
-    Each rate, of requests, calls and lives' SQL, was measured alone with all cores to itself;
-    together they have to share them.
+    Each rate, of requests, of calls and of the SQL of lives, was measured alone with all cores;
+    together they share the cores.
     """
     return 1 / (REQUESTS / http + REQUESTS / rpc + 1 / sql)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One request's life: create, bind, read by instance, delete; alone, in a crowd, among many."""
+"""Measures the life of a request: create, bind, read by instance, delete; with one and several
+clients, and with few and many stored requests."""
 
 from collections.abc import Iterator
 
-from tools.bench import filling
 from tools.bench.figures import (
     Better,
     Figure,
@@ -15,20 +15,21 @@ from tools.bench.figures import (
 from tools.bench.load import Series
 from tools.bench.scale import Scale
 from tools.bench.sites import THREADS, Site
+from tools.bench.stored_rows import StoredRows
 
 NAME = 'life'
 STEPS = ('create', 'bind', 'read', 'delete', 'life')
 PARTS = ('http', 'rpc', 'sql')
-#: callers of the echo that show what the broker allows at most
+#: callers of the echo; more do not increase the rate
 CALLERS = 8
-#: of the time for a life, what each part of the floor gets
+#: the measuring time of a component, as a share of that of a life
 PART = 0.3
 
 
 def measure(site: Site, scale: Scale) -> Iterator[Figure]:
-    """Among more and more stored requests, with more and more clients."""
+    """Measure with growing numbers of stored requests and of clients."""
     medians: list[tuple[int, float]] = []
-    with filling.Filling(site.database) as rows:
+    with StoredRows(site.database) as rows:
         for stored in scale.stored:
             rows.grow(stored)
             for clients in scale.clients:
@@ -37,7 +38,7 @@ def measure(site: Site, scale: Scale) -> Iterator[Figure]:
                     if (figure.what, clients) == ('life to floor', 1):
                         medians.append((stored, figure.value))
                     yield figure
-    # by way of the floor: the machine may have had other moods in between
+    # compare ratios to the floor, since the speed of the machine may have changed
     for stored, ratio in medians[1:]:
         yield Figure(NAME, 'life to empty', '×', ratio / medians[0][1], {'stored': stored})
 
@@ -46,7 +47,9 @@ def _measure(site: Site, scale: Scale, at: dict[str, int]) -> Iterator[Figure]:
     clients, short = at['clients'], scale.seconds * PART
     lives = Series(site.processes | site.servers)
     floor = {name: Series({name: site.bare_processes[name]}) for name in PARTS}
-    for _ in range(scale.rounds):  # in turns, so that the machine's moods hit all of them
+    for _ in range(
+        scale.rounds
+    ):  # in turns, so that a change of the machine's speed affects all of them
         with floor['http'] as series:
             series.add(site.bare_http(clients, short), clients)
         with floor['rpc'] as series:
@@ -65,7 +68,7 @@ def _measure(site: Site, scale: Scale, at: dict[str, int]) -> Iterator[Figure]:
 
 
 def _floor(floor: dict[str, Series], lives: Series, at: dict[str, int]) -> Iterator[Figure]:
-    """The parts, what they make together, and how far from it a life is."""
+    """Yield the components, their sum, and the ratio of a life to it."""
     medians = {name: percentile(floor[name].samples['once'], 50) for name in PARTS}
     rates = {name: floor[name].rate for name in PARTS}
     least, most = life_floor(**medians), allowed_rate(**rates)
@@ -75,14 +78,14 @@ def _floor(floor: dict[str, Series], lives: Series, at: dict[str, int]) -> Itera
     yield _about('life p50', 'ms', least * 1000, at)
     yield _about('lives', '1/s', most, at)
     if at['clients'] == 1:
-        yield Figure(NAME, 'life to floor', '×',
-                     percentile(lives.samples['life'], 50) / least, at)
+        yield Figure(NAME, 'life to floor', '×', percentile(lives.samples['life'], 50) / least, at)
     yield Figure(NAME, 'lives to floor', '×', lives.rate / most, at, Better.MORE)
 
 
-def _cpu(floor: dict[str, Series], lives: Series, site: Site,
-         at: dict[str, int]) -> Iterator[Figure]:
-    """The same in time on a core, which a busy machine does not stretch as it does the rest."""
+def _cpu(
+    floor: dict[str, Series], lives: Series, site: Site, at: dict[str, int]
+) -> Iterator[Figure]:
+    """Yield the same in CPU time, which varies less on a busy machine."""
     parts = {name: floor[name].cpu('once')[name] for name in PARTS}
     for name in PARTS:
         yield _about(f'CPU {name}', 'ms', parts[name] * 1000, at)
@@ -90,7 +93,7 @@ def _cpu(floor: dict[str, Series], lives: Series, site: Site,
     yield _about('CPU life', 'ms', least * 1000, at)
     ours = sum(taken[name] for name in site.processes)
     yield Figure(NAME, 'CPU of ours', 'ms', ours * 1000, at)
-    if least:  # else it was too short to be seen
+    if least:  # otherwise it was too short to be measured
         yield Figure(NAME, 'CPU to floor', '×', ours / least, at)
 
 

@@ -1,25 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists and shows, with few things and with many."""
+"""Measures lists and single items, with few and with many rows."""
 
 import time
 from collections.abc import Iterator
 
-from tools.bench import filling
 from tools.bench.figures import Better, Figure, percentile
 from tools.bench.scale import Scale
 from tools.bench.sites import Site
+from tools.bench.stored_rows import StoredRows
 
 NAME = 'lists'
-#: path -> key of its list
-COLLECTIONS = {'/devices': 'devices', '/deployables': 'deployables',
-               '/accelerator_requests': 'arqs'}
-#: the most that a page holds
+#: path -> key of the list in the document
+COLLECTIONS = {
+    '/devices': 'devices',
+    '/deployables': 'deployables',
+    '/accelerator_requests': 'arqs',
+}
+#: the largest page
 PAGE = 1_000
 
 
 def measure(site: Site, scale: Scale) -> Iterator[Figure]:
-    """A page, one thing, and all pages, of each collection."""
-    with filling.Filling(site.database) as rows:
+    """Measure a page, one item, and all pages of each collection."""
+    with StoredRows(site.database) as rows:
         for count in scale.devices:
             rows.grow_devices(count)
             rows.grow(count)
@@ -29,9 +32,10 @@ def measure(site: Site, scale: Scale) -> Iterator[Figure]:
                     yield from _pages(site, path, key, {'devices': count, 'of': key})
 
 
-def _page(site: Site, scale: Scale, path: str, key: str,
-          at: dict[str, int | str]) -> Iterator[Figure]:
-    """A list in turns with the bare query of its rows, and one thing."""
+def _page(
+    site: Site, scale: Scale, path: str, key: str, at: dict[str, int | str]
+) -> Iterator[Figure]:
+    """Measure a list, the bare query of its rows, and one item, in turns."""
     url = f'/v2{path}?limit={PAGE}'
     first, *_ = site.ask('GET', f'{path}?limit=1')[key]
     lists: list[float] = []
@@ -40,8 +44,9 @@ def _page(site: Site, scale: Scale, path: str, key: str,
     for _ in range(scale.rounds):
         lists += site.run('once', 1, scale.seconds / 2, path=url).samples['once']
         queries += site.bare_query(key, PAGE, scale.seconds / 4).samples['once']
-        shows += site.run('once', 1, scale.seconds / 4,
-                          path=f'/v2{path}/{first["uuid"]}').samples['once']
+        shows += site.run('once', 1, scale.seconds / 4, path=f'/v2{path}/{first["uuid"]}').samples[
+            'once'
+        ]
     listed, queried = percentile(lists, 50), percentile(queries, 50)
     yield Figure(NAME, 'list p50', 'ms', listed * 1000, at)
     yield Figure(NAME, 'list p95', 'ms', percentile(lists, 95) * 1000, at)
@@ -51,7 +56,7 @@ def _page(site: Site, scale: Scale, path: str, key: str,
 
 
 def _pages(site: Site, path: str, key: str, at: dict[str, int | str]) -> Iterator[Figure]:
-    """What a thing costs on the first pages and on the last."""
+    """Measure the time per item on the first and on the last pages."""
     costs, marker = [], ''
     while True:
         began = time.perf_counter()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load from several processes at once, so that the clients' GIL is not the limit."""
+"""Generates load from several processes, so that the GIL of the clients is not the limit."""
 
 import contextlib
 import time
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from cyborg.sim.usage import cpu_by_name
 from tools.bench.children import Child
+from tools.process_usage import cpu_by_name
 
 PROCESSES = 4
-#: seconds for the first, uncounted, round of every client
+#: seconds for the first round of every client, which is not measured
 WARM_UP = 0.5
 
 Samples = dict[str, list[float]]
@@ -19,14 +19,14 @@ Samples = dict[str, list[float]]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How long each step took each time, in seconds, and how many a second there were."""
+    """The seconds of each step and repetition, and the repetitions per second."""
 
     samples: Samples
     rate: float
 
 
 class Series:
-    """Several rounds of the same, put together, and what processes spent on them."""
+    """Several rounds of the same load, and the CPU time of processes during them."""
 
     def __init__(self, processes: Mapping[str, Sequence[int]]) -> None:
         self._processes = processes
@@ -43,7 +43,7 @@ class Series:
             self._spent[name] += seconds - self._before[name]
 
     def add(self, outcome: Outcome, extra: int) -> None:
-        """Add a round; ``extra``: how often it was done beyond what was noted, to warm up."""
+        """Add a round; ``extra`` is the number of repetitions in the warm-up."""
         self._outcomes.append(outcome)
         self._extra += extra
 
@@ -56,13 +56,13 @@ class Series:
         return sum(each.rate for each in self._outcomes) / len(self._outcomes)
 
     def cpu(self, step: str) -> dict[str, float]:
-        """Seconds on a core for each time that this step was done, by process."""
+        """Return the CPU seconds per repetition of a step, by process."""
         count = len(self.samples[step]) + self._extra
         return {name: seconds / count for name, seconds in self._spent.items()}
 
 
 class Load:
-    """The client processes, kept from one measurement to the next."""
+    """The client processes, which all measurements share."""
 
     def __init__(self, processes: int = PROCESSES) -> None:
         self._children = [Child('tools.bench.client') for _ in range(processes)]
@@ -77,29 +77,46 @@ class Load:
     def __exit__(self, *exc_info: object) -> None:
         self._stack.close()
 
-    def run(self, scenario: str, address: tuple[str, int], headers: Mapping[str, str],
-            clients: int, seconds: float, **facts: Any) -> Outcome:
-        """Repeat a scenario for a while."""
+    def run(
+        self,
+        scenario: str,
+        address: tuple[str, int],
+        headers: Mapping[str, str],
+        clients: int,
+        seconds: float,
+        **facts: Any,
+    ) -> Outcome:
+        """Repeat a scenario for so many seconds."""
         start, busy, first = time.time() + WARM_UP, [], 0
-        for child, share in zip(self._children, shares(clients, len(self._children)),
-                                strict=True):
+        for child, share in zip(self._children, shares(clients, len(self._children)), strict=True):
             if share:
-                child.send('run', scenario=scenario, address=address, headers=headers,
-                           clients=share, first=first, start=start, seconds=seconds, **facts)
+                child.send(
+                    'run',
+                    scenario=scenario,
+                    address=address,
+                    headers=headers,
+                    clients=share,
+                    first=first,
+                    start=start,
+                    seconds=seconds,
+                    **facts,
+                )
                 busy.append(child)
                 first += share
-        answers = [child.answer() for child in busy]
-        return Outcome(merge(answer['samples'] for answer in answers),
-                       sum(answer['rate'] for answer in answers))
+        results = [child.receive() for child in busy]
+        return Outcome(
+            merge(result['samples'] for result in results),
+            sum(result['rate'] for result in results),
+        )
 
 
 def shares(count: int, among: int) -> list[int]:
-    """A number in as equal parts as can be."""
+    """Divide a number into parts that differ by at most 1."""
     return [count // among + (number < count % among) for number in range(among)]
 
 
 def merge(parts: Iterable[Samples]) -> Samples:
-    """All samples of each step."""
+    """Merge the samples of each step."""
     merged: Samples = {}
     for part in parts:
         for step, samples in part.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs as files, kept as history: each can be compared with the last of its kind."""
+"""Stores runs as files, so that a run can be compared with the last one of its kind."""
 
 import datetime
 import json
@@ -17,7 +17,7 @@ from tools.bench.figures import Figure
 
 @dataclass(frozen=True)
 class Run:
-    """What was measured, where and when."""
+    """The figures of a run, with its place and time."""
 
     site: str
     scale: str
@@ -36,7 +36,7 @@ class Run:
         return f'{self.site}, {self.scale}, {self.moment}, {self.commit}'
 
     def save(self, directory: pathlib.Path) -> pathlib.Path:
-        """Write it where the next run finds it."""
+        """Write the run to a new file and return its path."""
         directory.mkdir(parents=True, exist_ok=True)
         stamp = self.moment.replace(':', '').removesuffix('+0000')
         path = directory / f'{stamp}-{self.site}-{self.scale}.json'
@@ -51,17 +51,21 @@ class Run:
 
 
 def last(directory: pathlib.Path, site: str, scale: str) -> Run | None:
-    """The latest run of that kind, if there is one."""
+    """Return the latest run of that kind, or None."""
     found = sorted(directory.glob(f'*-{site}-{scale}.json'))
     return Run.load(found[-1]) if found else None
 
 
 def _commit() -> str:
-    asked = subprocess.run(['git', 'describe', '--always', '--dirty'], cwd=ROOT, text=True,
-                           capture_output=True)
+    asked = subprocess.run(
+        ['git', 'describe', '--always', '--dirty'], cwd=ROOT, text=True, capture_output=True
+    )
     return asked.stdout.strip() or 'unknown'
 
 
 def _machine() -> dict[str, Any]:
-    return {'cores': os.cpu_count(), 'python': platform.python_version(),
-            'system': platform.platform()}
+    return {
+        'cores': os.cpu_count(),
+        'python': platform.python_version(),
+        'system': platform.platform(),
+    }

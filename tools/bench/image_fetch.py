@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much memory and time it takes an agent to fetch an image: python -m tools.bench.images."""
+"""Measures memory and time for fetching an image: ``python -m tools.bench.image_fetch``."""
 
 import argparse
 import hashlib
@@ -30,19 +30,29 @@ endpoint = {url}
 """
 
 
-def serve(sizes: list[int], told: multiprocessing.connection.Connection) -> None:
-    """A stand-in for Glance, whose memory is its own."""
+def serve(sizes: list[int], connection: multiprocessing.connection.Connection) -> None:
+    """Run a fake Glance in a process of its own, so that its memory does not count."""
     glance = sim.Glance()
-    told.send((glance.url, [
-        glance.add(data := bytes(size * MIB), os_hash_algo='sha512',
-                   os_hash_value=hashlib.sha512(data).hexdigest()) for size in sizes]))
+    connection.send(
+        (
+            glance.url,
+            [
+                glance.add(
+                    data := bytes(size * MIB),
+                    os_hash_algo='sha512',
+                    os_hash_value=hashlib.sha512(data).hexdigest(),
+                )
+                for size in sizes
+            ],
+        )
+    )
     glance.start()
-    told.recv()
+    connection.recv()
     glance.stop()
 
 
 def peak() -> float:
-    """The most MiB that this process ever had in memory."""
+    """Return the peak resident memory of this process in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
@@ -50,8 +60,10 @@ def measure(bitstreams: Bitstreams, size: int, image: str, source: str) -> None:
     before, start = peak(), time.monotonic()
     with bitstreams.fetched(Wanted({'bitstream_id': image})):
         seconds = time.monotonic() - start
-    print(f'{size:5} MiB from {source:9} {seconds:6.2f} s, peak memory {peak():6.1f} MiB '
-          f'({peak() - before:+.1f})')
+    print(
+        f'{size:5} MiB from {source:9} {seconds:6.2f} s, peak memory {peak():6.1f} MiB '
+        f'({peak() - before:+.1f})'
+    )
 
 
 def main() -> None:
