@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FPGAs: a card that holds regions, each scheduled by itself, what is in these, and how that is
-changed."""
+"""The base class of drivers for FPGAs: a card holds regions, and each region is scheduled and
+programmed by itself."""
 
 import abc
 import dataclasses
@@ -22,18 +22,45 @@ from cyborg.accelerator.sysfs import Node, Sysfs
 LOG = log.getLogger(__name__)
 
 Facts = Mapping[str, str]
-#: What a region shows that is programmed with nothing.
+#: The function of a region that is not programmed.
 NO_FUNCTION = str(uuid.UUID(int=0))
-#: Not ids of anything: nothing, and what every read of a card that no longer answers gives.
-NO_IDS = frozenset({NO_FUNCTION, str(uuid.UUID(int=2 ** 128 - 1))})
+#: Not ids of functions: all zeros, and all ones, which reads of a failed card return.
+NO_IDS = frozenset({NO_FUNCTION, str(uuid.UUID(int=2**128 - 1))})
 #: Names of deployables: a card, a region of it, a function in a region.
 NAME = re.compile('(?P<card>[^_]+)(_region(?P<region>[0-9]{1,4})(_[0-9a-f-]{36})?)?')
-#: Where FPGA managers of the kernel sit, below a function.
+#: Directories of the kernel's FPGA managers, below a function.
 MANAGERS = ('fpga_manager/fpga*', '*/fpga_manager/fpga*')
-#: What a manager says of itself when the last image was not loaded as a whole.
-BROKEN = frozenset(f'{step} error' for step in (
-    'firmware request', 'parse header', 'write init', 'write', 'write complete'))
-GUEST = 'vfio-pci'  #: is bound to what a guest has, or is about to get
+#: States of a manager whose last image was not loaded completely.
+BROKEN = frozenset(
+    f'{step} error'
+    for step in ('firmware request', 'parse header', 'write init', 'write', 'write complete')
+)
+OPTIONS = (
+    cfg.MultiStrOpt(
+        'function_kpis',
+        default=[],
+        help='Figures of a function: its uuid, a colon, and pairs. They are shown below the '
+        'attribute function_uuid of each region that is programmed with the function. May be '
+        'given several times. Example: '
+        'd8424dc4-a4a3-c413-f89e-433683f9040b:throughput_gbps=40,latency_us=3',
+    ),
+    cfg.MultiStrOpt(
+        'blank_images',
+        default=[],
+        help="The image that empties a region: the uuid of the region's type, or the name of a "
+        'driver for all regions of its cards, a colon, and the path of a file on the host. '
+        'May be given several times. Example: '
+        '69528db6-eb31-577a-8c36-68f9faa081f6:/etc/cyborg/blank.gbs',
+    ),
+    cfg.BoolOpt(
+        'flash_cards',
+        default=False,
+        help='Allow whole cards to be programmed: the image is written to the flash of the card, '
+        'which loads it when the host is switched off and on. Until then the device has a '
+        'fault.',
+    ),
+)
+GUEST = 'vfio-pci'  #: the driver of a function that a guest has, or is about to get
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,9 +68,9 @@ class Place:
     """A PCI function through which a guest reaches a region."""
 
     function: pci.Function
-    #: what it reaches, by uuid; NO_FUNCTION if nothing; None if it does not tell
+    #: uuid of the function that it reaches; NO_FUNCTION if it reaches none; None if unknown
     content: str | None = None
-    key: str = ''  #: of its handle, if the region has several
+    key: str = ''  #: key of its handle, if the region has several handles
 
     @property
     def is_taken(self) -> bool:
@@ -52,15 +79,15 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class Region:
-    """A part of a card that is programmed on its own."""
+    """A part of a card that is programmed by itself."""
 
     number: int
     places: tuple[Place, ...]
-    types: tuple[str, ...] = ()  #: which images fit, by uuid
-    bitstream: str | None = None  #: the image that is in it, by its own uuid, if the card tells
-    kpis: Facts = dataclasses.field(default_factory=dict)  #: what the card tells of its function
-    loaders: tuple[Loader, ...] = ()  #: how images get into it; none if they cannot
-    obstacle: str | None = None  #: why none can be loaded now
+    types: tuple[str, ...] = ()  #: uuids of the types of images that fit
+    bitstream: str | None = None  #: uuid of the image that is in it, if the card shows it
+    kpis: Facts = dataclasses.field(default_factory=dict)  #: figures of its function
+    loaders: tuple[Loader, ...] = ()  #: tools that load images into it
+    obstacle: str | None = None  #: why no image can be loaded now
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -68,51 +95,59 @@ class Region:
 
     @property
     def content(self) -> str | None:
-        """What is in it, as text to compare; None unless all of it is known."""
+        """Returns what is in it, as text to compare; None unless all of it is known."""
         known = [each.content for each in self.places if each.content]
         return ' '.join(known) if len(known) == len(self.places) else None
 
 
 class Driver(pci.Driver):
-    """A deployable for the card, which only holds others, and one for each region.
+    """Reports a deployable for the card, which only holds others, and one for each region.
 
-    A region that guests reach through one function is given out itself. If there are several,
-    they may reach different things: then each thing is a deployable below the region's.
+    A region that guests reach through one PCI function is given out itself. If there are several
+    PCI functions, they may reach different functions of the region. Then each of these is a
+    deployable below the one of the region.
     """
 
     type = 'FPGA'
+    subsystems = (*pci.SUBSYSTEMS, 'fpga_region', 'fpga')
+    option_groups = {'fpga': OPTIONS}
     clean_steps = (cleaning.RESET, cleaning.BLANK, cleaning.VERIFY)
-    #: as in traits
+    #: the name of the maker in traits
     maker: ClassVar[str]
 
     def __init__(self, conf: cfg.ConfigOpts, sysfs: Sysfs) -> None:
         super().__init__(conf, sysfs)
         self._kpis = _configured_kpis(conf)
         self._blank_images = _configured_blanks(conf)
-        #: cards whose flash was written, and what the host and the card looked like then
+        #: address of a card whose flash was written -> its ``_appearance`` at that time
         self._flashed: dict[str, dict[str, str | None]] = {}
 
     @abc.abstractmethod
     def regions(self, card: pci.Function) -> Iterable[Region]:
-        """What the card is divided into; Unusable if it cannot be given out as it is."""
+        """Returns the regions of a card. Raises Unusable if it cannot be given out as it is."""
 
     def shell(self, card: pci.Function) -> tuple[str | None, Facts]:
-        """What surrounds the regions: its id, and what else is known of it."""
+        """Returns the id of the shell, which surrounds the regions, and further facts about it."""
         return None, {}
 
     def lack(self, card: pci.Function) -> str | None:
-        """What a card needs that has no regions, because it has no shell."""
+        """Returns what the operator must do for a card without a shell, and so without regions;
+        None if the card has a shell."""
         return None
 
     def flash_loaders(self, card: pci.Function) -> tuple[Loader, ...]:
-        """How images get into the flash of a card."""
+        """Returns the tools that write the flash of a card."""
         return ()
 
     def slice(self, card: pci.Function, model: pci.Model) -> Iterator[objects.Deployable]:
         shell, facts = self.shell(card)
         yield self.deployable(
-            card.address, model, [], is_programmable=bool(self._flash_loaders(card)),
-            attributes=[attribute('shell_id', shell, facts)] if shell else [])
+            card.address,
+            model,
+            [],
+            is_programmable=bool(self._flash_loaders(card)),
+            attributes=[attribute('shell_id', shell, facts)] if shell else [],
+        )
         for region in self.regions(card) if not self.lack(card) else ():
             parts = list(self._deployables(card, model, region))
             content = {'function': region.content, 'shell': shell}
@@ -126,46 +161,87 @@ class Driver(pci.Driver):
     def health(self, card: pci.Function) -> str | None:
         return self._pending(card) or self.lack(card) or self._broken(card) or super().health(card)
 
-    def deployable(self, name: str, model: pci.Model, handles: list[objects.AttachHandle],
-                   *more: str, is_virtual: bool = False,
-                   **values: object) -> objects.Deployable:
-        return super().deployable(name, model, handles, traits.custom(self.type, self.maker),
-                                  *more, is_virtual=is_virtual, **values)
+    def deployable(
+        self,
+        name: str,
+        model: pci.Model,
+        handles: list[objects.AttachHandle],
+        *more: str,
+        is_virtual: bool = False,
+        **values: object,
+    ) -> objects.Deployable:
+        return super().deployable(
+            name,
+            model,
+            handles,
+            traits.custom(self.type, self.maker),
+            *more,
+            is_virtual=is_virtual,
+            **values,
+        )
 
-    def _deployables(self, card: pci.Function, model: pci.Model,
-                     region: Region) -> Iterator[objects.Deployable]:
-        """The region first, then what is in it."""
+    def _deployables(
+        self, card: pci.Function, model: pci.Model, region: Region
+    ) -> Iterator[objects.Deployable]:
+        """Yields the deployable of the region, then those of the functions in it."""
         name = f'{card.address}_region{region.number}'
-        types = [attribute(f'region_type_uuid{number or ""}', each)
-                 for number, each in enumerate(region.types)]
+        types = [
+            attribute(f'region_type_uuid{number or ""}', each)
+            for number, each in enumerate(region.types)
+        ]
         image = [attribute('bitstream_id', region.bitstream)] if region.bitstream else []
         fits = list(self._traits('REGION', region.types, legacy='REGION'))
         is_shared = len(region.places) > 1 and bool(region.functions)
-        # of several functions, one that a guest has and that never told is nowhere: who holds it
-        # keeps it
-        free = [each for each in region.places if not is_shared
-                and (len(region.places) == 1 or each.content or not each.is_taken)]
+        # If there are several PCI functions, one that a guest has and whose content was never read
+        # belongs to no deployable. A request that holds its handle keeps it.
+        free = [
+            each
+            for each in region.places
+            if not is_shared and (len(region.places) == 1 or each.content or not each.is_taken)
+        ]
         yield self.deployable(
-            name, model, [self._handle(each) for each in free], *fits,
-            *([] if is_shared else self._traits(
-                'FUNCTION', region.functions, legacy='FUNCTION_ID')),
-            parent_name=card.address, is_programmable=bool(region.loaders), attributes=[
-                *types, *image, *(self._figures(region, each, number)
-                                  for number, each in enumerate(region.functions))])
+            name,
+            model,
+            [self._handle(each) for each in free],
+            *fits,
+            *(
+                []
+                if is_shared
+                else self._traits('FUNCTION', region.functions, legacy='FUNCTION_ID')
+            ),
+            parent_name=card.address,
+            is_programmable=bool(region.loaders),
+            attributes=[
+                *types,
+                *image,
+                *(
+                    self._figures(region, each, number)
+                    for number, each in enumerate(region.functions)
+                ),
+            ],
+        )
         for each in region.functions if is_shared else ():
             yield self.deployable(
-                f'{name}_{each}', model,
-                [self._handle(place) for place in region.places if place.content == each], *fits,
-                *self._traits('FUNCTION', [each], legacy='FUNCTION_ID'), parent_name=name,
-                attributes=[*types, self._figures(region, each)])
+                f'{name}_{each}',
+                model,
+                [self._handle(place) for place in region.places if place.content == each],
+                *fits,
+                *self._traits('FUNCTION', [each], legacy='FUNCTION_ID'),
+                parent_name=name,
+                attributes=[*types, self._figures(region, each)],
+            )
 
     def _handle(self, place: Place) -> objects.AttachHandle:
         return self.passthrough(
-            place.function, place.key or ('vf' if place.function.is_virtual else 'pf'))
+            place.function, place.key or ('vf' if place.function.is_virtual else 'pf')
+        )
 
     def _figures(self, region: Region, function: str, number: int = 0) -> objects.Attribute:
-        return attribute(f'function_uuid{number or ""}', function,
-                         {**region.kpis, **self._kpis.get(function, {})})
+        return attribute(
+            f'function_uuid{number or ""}',
+            function,
+            {**region.kpis, **self._kpis.get(function, {})},
+        )
 
     def _traits(self, noun: str, uuids: Iterable[str], legacy: str) -> Iterator[str]:
         for each in uuids:
@@ -176,9 +252,12 @@ class Driver(pci.Driver):
     # -- cleaning --------------------------------------------------------------------------
 
     def steps_for(self, handle: objects.AttachHandle) -> Sequence[cleaning.Step]:
-        """A region can only be blanked with an image that the operator names."""
-        return [step for step in super().steps_for(handle)
-                if step is not cleaning.BLANK or self._blank_images]
+        """Returns the steps without BLANK, unless the operator names an image for it."""
+        return [
+            step
+            for step in super().steps_for(handle)
+            if step is not cleaning.BLANK or self._blank_images
+        ]
 
     def clean(self, handle: objects.AttachHandle, step: str, deployable: str) -> None:
         if step == cleaning.BLANK.name:
@@ -190,8 +269,8 @@ class Driver(pci.Driver):
     # -- programming -----------------------------------------------------------------------
 
     def program(self, deployable: str, image: Path, properties: Mapping[str, str]) -> None:
-        """The image must be of a kind that a tool for the region takes, and made for its type:
-        another may hang the card."""
+        """Load an image. It must be of a kind that a tool for the region takes, and made for the
+        type of the region: another image may hang the card."""
         card, region = self._find(deployable)
         try:
             found = fpga_images.read(image, properties)
@@ -201,8 +280,10 @@ class Driver(pci.Driver):
         loader = next((each for each in loaders if found.kind in each.tool.kinds), None)
         if loader is None:
             kinds = {kind for each in loaders for kind in each.tool.kinds}
-            raise self._refusal(deployable, f'the image is of type {found.kind}, and it takes '
-                                            f'{fpga_images.names(kinds)}')
+            raise self._refusal(
+                deployable,
+                f'the image is of type {found.kind}, and it takes {fpga_images.names(kinds)}',
+            )
         if any(each.driver == GUEST for each in self._parts(card, region)):
             raise self._refusal(deployable, 'a guest has it')
         if region is not None and (why := self._misfit(region, found) or region.obstacle):
@@ -215,42 +296,59 @@ class Driver(pci.Driver):
             self._remember_flash(card)
 
     def blank(self, deployable: str) -> None:
-        """Load the operator's image for an empty region of that type; DriverFailed if there is
-        none, for nothing else empties a region."""
+        """Load the operator's image for an empty region of that type. Raises DriverFailed if there
+        is none, because nothing else empties a region."""
         match = NAME.fullmatch(deployable)
         _, region = self._find(deployable)
         if match is None or region is None:
             raise self._refusal(deployable, 'only a region can be emptied')
-        image = next((self._blank_images[each] for each in (*region.types, self.name)
-                      if each in self._blank_images), None)
+        image = next(
+            (
+                self._blank_images[each]
+                for each in (*region.types, self.name)
+                if each in self._blank_images
+            ),
+            None,
+        )
         if image is None:
             known = ', '.join(region.types) or self.name
-            raise self._refusal(deployable, 'nothing empties it but an image: name one in [fpga] '
-                                            f'blank_images for {known}')
+            raise self._refusal(
+                deployable,
+                f'only an image empties a region: name one in [fpga] blank_images for {known}',
+            )
         self.program(f'{match["card"]}_region{region.number}', image, {'name': image.name})
 
     def may_run(self, command: Sequence[str]) -> bool:
-        """On its own cards only."""
+        """Allows what ``runs`` declares, on cards of this driver."""
         return super().may_run(command) and any(
-            list(command) == loader.command(fpga_images.Image(
-                Path(word), kind, is_partial='partial' in command[:-1]))
-            for card in pci.functions(self.sysfs) if not card.is_virtual and self.model(card)
-            for loader in self._all_loaders(card) for kind in loader.tool.kinds
-            for word in command if word.startswith('/'))
+            list(command)
+            == loader.command(
+                fpga_images.Image(Path(word), kind, is_partial='partial' in command[:-1])
+            )
+            for card in pci.functions(self.sysfs)
+            if not card.is_virtual and self.model(card)
+            for loader in self._all_loaders(card)
+            for kind in loader.tool.kinds
+            for word in command
+            if word.startswith('/')
+        )
 
     def manager_loaders(self, card: pci.Function) -> tuple[Loader, ...]:
-        """For drivers of cards whose only tool is the kernel's FPGA manager: mainline kernels
-        have no file to load images with, those of Xilinx do."""
+        """Returns the loader of a card whose only tool is the kernel's FPGA manager. Mainline
+        kernels have no file to load images with; those of Xilinx have."""
         return tuple(
             Loader(fpga_tools.MANAGER, fpga_tools.Target(card, device=node.name))
-            for node in _managers(card) if node.has('firmware'))[:1]
+            for node in _managers(card)
+            if node.has('firmware')
+        )[:1]
 
     def _find(self, deployable: str) -> tuple[pci.Function, Region | None]:
-        """A card, and the region of it if the name is not that of the card."""
+        """Returns a card and one of its regions; None for the region if the name is that of the
+        card."""
         match = NAME.fullmatch(deployable)
         card = pci.Function.at(self.sysfs, match['card'] if match else 'nothing')
         if match is None or not card.exists() or card.is_virtual or not self.model(card):
-            raise self._refusal(deployable, 'it is not there')
+            raise self._refusal(deployable, 'it is not present')
         if match['region'] is None:
             return card, None
         try:
@@ -259,24 +357,23 @@ class Driver(pci.Driver):
             regions = {each.number: each for each in self.regions(card)}
             return card, regions[int(match['region'])]
         except (pci.Unusable, KeyError) as error:
-            raise self._refusal(deployable, f'it is not there: {error}') from error
+            raise self._refusal(deployable, f'it is not present: {error}') from error
 
     @staticmethod
     def _misfit(region: Region, image: fpga_images.Image) -> str | None:
         if image.kind == fpga_images.Kind.RAW or image.interface in region.types:
             return None
         if image.interface is None and image.kind == fpga_images.Kind.XCLBIN:
-            return None  # it need not tell here: XRT compares what it has elsewhere
+            return None  # the image need not name it: XRT compares another field
         taken = ', '.join(region.types) or 'nothing we know'
         return f'the image is for {image.interface}, the region takes {taken}'
 
     @staticmethod
     def _parts(card: pci.Function, region: Region | None) -> list[pci.Function]:
-        """What must not be in use: the functions of the region, or all of the card."""
+        """Returns the functions that must not be in use: those of the region, or of the card."""
         if region is not None:
             return [each.function for each in region.places]
-        return [part for each in card.siblings
-                for part in (each, *each.virtual_functions.values())]
+        return [part for each in card.siblings for part in (each, *each.virtual_functions.values())]
 
     def _flash_loaders(self, card: pci.Function) -> tuple[Loader, ...]:
         return self.flash_loaders(card) if self.conf.fpga.flash_cards else ()
@@ -291,15 +388,18 @@ class Driver(pci.Driver):
 
     def _refusal(self, deployable: str, why: str) -> errors.DriverFailed:
         return errors.DriverFailed(
-            name=self.name, why=f'{deployable} cannot be programmed: {why.rstrip(".")}.')
+            name=self.name, why=f'{deployable} cannot be programmed: {why.rstrip(".")}.'
+        )
 
     @staticmethod
     def _broken(card: pci.Function) -> str | None:
-        """What the kernel says of an image that it could not load as a whole."""
+        """Returns the fault of a card whose last image was not loaded completely."""
         for node in _managers(card):
             if (state := node.read('state')) in BROKEN:
-                return (f'The FPGA manager {node.name} of {card.address} says "{state}": load an '
-                        'image anew.')
+                return (
+                    f'The FPGA manager {node.name} of {card.address} says "{state}": load an '
+                    'image anew.'
+                )
         return None
 
     # -- cards whose flash was written -----------------------------------------------------
@@ -309,24 +409,33 @@ class Driver(pci.Driver):
         try:
             self._flash_note(card).write_text(json.dumps(self._appearance(card)))
         except OSError as error:
-            LOG.warning('That the flash of %s was written is forgotten when the agent restarts: '
-                        '%s', card.address, error)
+            LOG.warning(
+                'Could not store that the flash of %s was written; a restart of the agent loses '
+                'this: %s',
+                card.address,
+                error,
+            )
 
     def _pending(self, card: pci.Function) -> str | None:
-        """What is left to do after the flash was written; nothing if the host was started since,
-        or the card shows another shell."""
+        """Returns what the operator must do after the flash was written; None if the host was
+        started since then, or if the card shows another shell."""
         try:
             noted = json.loads(self._flash_note(card).read_text())
         except (OSError, ValueError):
             noted = self._flashed.get(card.address)
         if noted is None or noted != self._appearance(card):
             return None
-        return (f'The flash of {card.address} was written: switch the host off and on, so that '
-                'the card loads it.')
+        return (
+            f'The flash of {card.address} was written: switch the host off and on, so that '
+            'the card loads it.'
+        )
 
     def _appearance(self, card: pci.Function) -> dict[str, str | None]:
-        return {'boot': (self.sysfs.proc / 'sys/kernel/random').read('boot_id'),
-                'device': card.device, 'shell': self.shell(card)[0]}
+        return {
+            'boot': (self.sysfs.proc / 'sys/kernel/random').read('boot_id'),
+            'device': card.device,
+            'shell': self.shell(card)[0],
+        }
 
     def _flash_note(self, card: pci.Function) -> Path:
         return Path(self.conf.state_path) / f'flashed-{card.address}'
@@ -337,25 +446,30 @@ def _managers(card: pci.Function) -> list[Node]:
 
 
 def attribute(key: str, value: str, facts: Facts | None = None) -> objects.Attribute:
-    """A fact, with what is known of it in particular below."""
-    return objects.Attribute(key=key, value=value, children=[
-        objects.Attribute(key=name, value=text) for name, text in sorted((facts or {}).items())])
+    """Returns an attribute, with further facts as its children."""
+    return objects.Attribute(
+        key=key,
+        value=value,
+        children=[
+            objects.Attribute(key=name, value=text) for name, text in sorted((facts or {}).items())
+        ],
+    )
 
 
 def text(card: Node, patterns: Iterable[str]) -> str | None:
-    """The first text that one of the patterns leads to."""
+    """Returns the text of the first file that matches one of the patterns and is not empty."""
     found = (node.read() for pattern in patterns for node in card.children(pattern))
     return next(filter(None, found), None)
 
 
 def uuids(words: str | None) -> tuple[str, ...]:
-    """The uuids of a text, with or without dashes; what is none is left out."""
+    """Returns the uuids of a text, with or without dashes. Other words are left out."""
     found = filter(None, map(_uuid, (words or '').split()))
     return tuple(each for each in dict.fromkeys(found) if each not in NO_IDS)
 
 
 def function(words: str | None) -> str | None:
-    """What a region is programmed with, as in Region.function."""
+    """Returns the function in a text, as in Place.content."""
     found = _uuid((words or '').strip())
     return found if found == NO_FUNCTION else next(iter(uuids(found)), None)
 
@@ -368,7 +482,7 @@ def _uuid(word: str) -> str | None:
 
 
 def _configured_kpis(conf: cfg.ConfigOpts) -> dict[str, dict[str, str]]:
-    """What operators know of functions: by uuid."""
+    """Returns the figures of functions that the operator gives, by uuid."""
     known: dict[str, dict[str, str]] = {}
     for line in conf.fpga.function_kpis:
         name, _, rest = line.partition(':')
@@ -376,20 +490,23 @@ def _configured_kpis(conf: cfg.ConfigOpts) -> dict[str, dict[str, str]]:
         if len(uuids(name)) != 1 or not all(key.strip() and value for key, _, value in pairs):
             raise errors.ConfigError(
                 why=f'[fpga] function_kpis has {line}, which is not like '
-                    'd8424dc4-a4a3-c413-f89e-433683f9040b:throughput_gbps=40,latency_us=3')
+                'd8424dc4-a4a3-c413-f89e-433683f9040b:throughput_gbps=40,latency_us=3'
+            )
         known.setdefault(uuids(name)[0], {}).update(
-            {key.strip(): value.strip() for key, _, value in pairs})
+            {key.strip(): value.strip() for key, _, value in pairs}
+        )
     return known
 
 
 def _configured_blanks(conf: cfg.ConfigOpts) -> dict[str, Path]:
-    """Images of empty regions: by the uuid of their type, or by the name of a driver."""
+    """Returns the images that empty regions, by uuid of their type or by name of a driver."""
     known = {}
     for line in conf.fpga.blank_images:
         name, _, path = line.partition(':')
         if not name.strip() or not path.strip().startswith('/'):
             raise errors.ConfigError(
                 why=f'[fpga] blank_images has {line}, which is not like '
-                    '69528db6-eb31-577a-8c36-68f9faa081f6:/etc/cyborg/blank.gbs')
+                '69528db6-eb31-577a-8c36-68f9faa081f6:/etc/cyborg/blank.gbs'
+            )
         known[next(iter(uuids(name)), name.strip())] = Path(path.strip())
     return known

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images are loaded into FPGAs through the kernel here, where no tool of the maker does."""
+"""Loads images into FPGAs through the kernel, for cards without a tool of their maker."""
 
 import contextlib
 import ctypes
@@ -14,10 +14,10 @@ from pathlib import Path
 from cyborg.accelerator import fpga_images, sysfs
 
 #: DFL_FPGA_FME_PORT_PR of linux/fpga-dfl.h, and its argument: size, flags, port, length, address
-PORT_PR = 0xb680
+PORT_PR = 0xB680
 PORT_PR_ARGUMENT = struct.Struct('=IIIIQ')
 MANAGERS = Path('/sys/class/fpga_manager')
-#: where the kernel looks for what it is told to load
+#: where the kernel looks for files that it loads
 FIRMWARE = Path('/lib/firmware')
 OPERATING = 'operating'
 FLAGS = {'full': '0', 'partial': '1'}
@@ -26,7 +26,7 @@ Ioctl = Callable[[int, int, bytes], object]
 
 
 class Failed(Exception):
-    """In a sentence for the operator."""
+    """An image was not loaded. The message is a sentence for the operator."""
 
 
 def load_port(device: str, port: str, image: Path, ioctl: Ioctl = fcntl.ioctl) -> None:
@@ -35,13 +35,14 @@ def load_port(device: str, port: str, image: Path, ioctl: Ioctl = fcntl.ioctl) -
     magic = len(fpga_images.GBS_MAGIC)
     if not content.startswith(fpga_images.GBS_MAGIC):
         raise Failed(f'{image} is not a GBS.')
-    header = magic + 4 + int.from_bytes(content[magic:magic + 4], 'little')
+    header = magic + 4 + int.from_bytes(content[magic : magic + 4], 'little')
     bits = content[header:]
     if not bits:
         raise Failed(f'{image} has a description but no bits.')
     buffer = ctypes.create_string_buffer(bits, len(bits))
     argument = PORT_PR_ARGUMENT.pack(
-        PORT_PR_ARGUMENT.size, 0, int(port), len(bits), ctypes.addressof(buffer))
+        PORT_PR_ARGUMENT.size, 0, int(port), len(bits), ctypes.addressof(buffer)
+    )
     manager = os.open(device, os.O_RDWR)
     try:
         ioctl(manager, PORT_PR, argument)
@@ -49,13 +50,21 @@ def load_port(device: str, port: str, image: Path, ioctl: Ioctl = fcntl.ioctl) -
         os.close(manager)
 
 
-def load_manager(name: str, extent: str, image: Path, firmware: Path = FIRMWARE,
-                 managers: Path = MANAGERS, write: sysfs.Writer = sysfs.write) -> None:
-    """Have an FPGA manager load a file. The kernel reads it from its own place."""
+def load_manager(
+    name: str,
+    extent: str,
+    image: Path,
+    firmware: Path = FIRMWARE,
+    managers: Path = MANAGERS,
+    write: sysfs.Writer = sysfs.write,
+) -> None:
+    """Have an FPGA manager load a file. The kernel reads files only from its own directory."""
     manager = managers / name
     if not (manager / 'firmware').exists():
-        raise Failed(f'{manager} has no attribute firmware: this kernel loads images through '
-                     'overlays of the device tree only.')
+        raise Failed(
+            f'{manager} has no attribute firmware: this kernel loads images through '
+            'overlays of the device tree only.'
+        )
     handle, copy = tempfile.mkstemp(prefix='cyborg-', dir=firmware)
     os.close(handle)
     try:
@@ -67,8 +76,9 @@ def load_manager(name: str, extent: str, image: Path, firmware: Path = FIRMWARE,
         try:
             write(manager / 'firmware', Path(copy).name)
         except OSError as error:
-            raise Failed(f'{name} refused the image ({error.strerror}); its state is '
-                         f'"{_state(manager)}".') from error
+            raise Failed(
+                f'{name} refused the image ({error.strerror}); its state is "{_state(manager)}".'
+            ) from error
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(copy)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tools that load images into FPGAs: which images each of them takes, and how it is called.
+"""Tools that load images into FPGAs: the kinds of images that each takes, and its arguments.
 
-Nothing here knows a card: a driver says which tools reach which region, with a Loader for each.
+Nothing here depends on a card. A driver has a Loader for each tool that programs a region.
 """
 
 import dataclasses
@@ -15,29 +15,29 @@ ADDRESS = '*:??:??.?'  #: of a PCI function, in a pattern of ``runs``
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What a tool is pointed at."""
+    """The device that a tool programs."""
 
-    function: pci.Function  #: through which it works
+    function: pci.Function  #: the function that the tool uses
     region: int = 0
-    device: str = ''  #: a device of the kernel that it uses: /dev/dfl-fme.0, fpga0
+    device: str = ''  #: the device of the kernel that the tool uses: /dev/dfl-fme.0, fpga0
 
 
 @dataclasses.dataclass(frozen=True)
 class Tool:
-    """A tool, in one of the ways to call it."""
+    """One way to call a tool."""
 
     name: str
     kinds: frozenset[Kind]
-    #: the patterns of its commands, as in Driver.runs
+    #: patterns of its commands, for Driver.runs
     runs: tuple[str, ...]
     words: Callable[[Target, Image], list[str]]
-    #: it writes the flash, so that nothing changes before the host is switched off and on
+    #: it writes the flash, which has no effect before the host is switched off and on
     is_for_flash: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class Loader:
-    """A tool, and what it is pointed at."""
+    """A tool, and the device that it programs."""
 
     tool: Tool
     target: Target
@@ -47,61 +47,101 @@ class Loader:
 
 
 def _opae_place(target: Target, image: Image) -> list[str]:
-    """Where a card sits. Its domain is left out if it is 0: older releases know none, and to all
-    of them -S is something else."""
+    """Returns the arguments for a card. The domain is left out if it is 0, because older releases
+    know no domains. Its short option -S means something else in all releases."""
     place = target.function.attach_info
     segment = ['--segment', f'0x{place["domain"]}'] if int(place['domain'], 16) else []
-    return [*segment, '-B', f'0x{place["bus"]}', '-D', f'0x{place["device"]}',
-            '-F', f'0x{place["function"]}', str(image.path)]
+    return [
+        *segment,
+        '-B',
+        f'0x{place["bus"]}',
+        '-D',
+        f'0x{place["device"]}',
+        '-F',
+        f'0x{place["function"]}',
+        str(image.path),
+    ]
 
 
-#: OPAE, a region: the first one of a card, as it knows no other.
+#: OPAE, for the first region of a card: the tool knows no other.
 FPGACONF = Tool(
-    'fpgaconf', frozenset({Kind.GBS}),
-    ('fpgaconf -B 0x?? -D 0x?? -F 0x? /*',
-     'fpgaconf --segment 0x* -B 0x?? -D 0x?? -F 0x? /*'), _opae_place)
+    'fpgaconf',
+    frozenset({Kind.GBS}),
+    ('fpgaconf -B 0x?? -D 0x?? -F 0x? /*', 'fpgaconf --segment 0x* -B 0x?? -D 0x?? -F 0x? /*'),
+    _opae_place,
+)
 
-#: The kernel's own driver of Intel's cards (DFL), any region.
+#: The kernel's own driver of Intel's cards (DFL), for any region.
 DFL_PORT = Tool(
-    'cyborg-fpga-load', frozenset({Kind.GBS}), ('cyborg-fpga-load port /dev/dfl-fme.* * /*',),
-    lambda target, image: ['port', target.device, str(target.region), str(image.path)])
+    'cyborg-fpga-load',
+    frozenset({Kind.GBS}),
+    ('cyborg-fpga-load port /dev/dfl-fme.* * /*',),
+    lambda target, image: ['port', target.device, str(target.region), str(image.path)],
+)
 
-#: OPAE, a signed image for the first region of a card…
+#: OPAE, for a signed image and the first region of a card.
 FPGASUPDATE_REGION = Tool(
-    'fpgasupdate', frozenset({Kind.SIGNED_GBS}), (f'fpgasupdate /* {ADDRESS}',),
-    lambda target, image: [str(image.path), target.function.address])
+    'fpgasupdate',
+    frozenset({Kind.SIGNED_GBS}),
+    (f'fpgasupdate /* {ADDRESS}',),
+    lambda target, image: [str(image.path), target.function.address],
+)
 
-#: …and one for its flash.
+#: OPAE, for an image of the flash.
 FPGASUPDATE = dataclasses.replace(
-    FPGASUPDATE_REGION, kinds=frozenset({Kind.FIM}), is_for_flash=True)
+    FPGASUPDATE_REGION, kinds=frozenset({Kind.FIM}), is_for_flash=True
+)
+
+
+def _xrt(name: str) -> Tool:
+    """Returns a tool of XRT that programs the part of a card that users see."""
+    return Tool(
+        name,
+        frozenset({Kind.XCLBIN}),
+        (f'{name} program --device {ADDRESS} --user /*',),
+        lambda target, image: (
+            f'program --device {target.function.address} --user'.split() + [str(image.path)]
+        ),
+    )
+
 
 #: XRT, through the function for users.
-XBUTIL = Tool(
-    'xbutil', frozenset({Kind.XCLBIN}), (f'xbutil program --device {ADDRESS} --user /*',),
-    lambda target, image: ['program', '--device', target.function.address,
-                           '--user', str(image.path)])
+XBUTIL = _xrt('xbutil')
 
 #: XRT, through the function that manages a card.
-XBMGMT = Tool(
-    'xbmgmt', frozenset({Kind.XCLBIN}), (f'xbmgmt program --device {ADDRESS} --user /*',),
-    lambda target, image: ['program', '--device', target.function.address,
-                           '--user', str(image.path)])
+XBMGMT = _xrt('xbmgmt')
 
-#: XRT, the flash. It asks nothing with --force: nobody is there to answer.
+#: XRT, for the flash. Without --force the tool would ask a question, which nobody answers.
 XBMGMT_BASE = Tool(
-    'xbmgmt', frozenset({Kind.XSABIN}),
+    'xbmgmt',
+    frozenset({Kind.XSABIN}),
     (f'xbmgmt program --device {ADDRESS} --base --image /* --force',),
-    lambda target, image: ['program', '--device', target.function.address, '--base',
-                           '--image', str(image.path), '--force'], is_for_flash=True)
+    lambda target, image: [
+        'program',
+        '--device',
+        target.function.address,
+        '--base',
+        '--image',
+        str(image.path),
+        '--force',
+    ],
+    is_for_flash=True,
+)
 
-#: The kernel's FPGA manager, where it has a file to load images with.
+#: The kernel's FPGA manager, if it has a file to load images with.
 MANAGER = Tool(
-    'cyborg-fpga-load', frozenset({Kind.RAW}),
+    'cyborg-fpga-load',
+    frozenset({Kind.RAW}),
     ('cyborg-fpga-load manager fpga* full /*', 'cyborg-fpga-load manager fpga* partial /*'),
-    lambda target, image: ['manager', target.device, 'partial' if image.is_partial else 'full',
-                           str(image.path)])
+    lambda target, image: [
+        'manager',
+        target.device,
+        'partial' if image.is_partial else 'full',
+        str(image.path),
+    ],
+)
 
 
 def runs(*tools: Tool) -> tuple[str, ...]:
-    """What a driver with these tools declares."""
+    """Returns the ``runs`` of a driver that uses these tools."""
     return tuple(dict.fromkeys(pattern for tool in tools for pattern in tool.runs))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done as root: attributes of sysfs are written, tools are run, open devices are
-looked up.
+"""The functions that run as root: they write attributes of sysfs, run tools and look up which
+devices are open.
 
-This runs in oslo.privsep's daemon, which trusts its caller with nothing but what the enabled
-drivers declare, on devices that they claim. Which drivers are enabled it reads from the files
-that it is started with, not from its caller.
+They run in oslo.privsep's daemon. The daemon does for its caller only what the enabled drivers
+declare, on devices that they claim. It reads the names of the enabled drivers from its own
+configuration files, not from its caller.
 """
 
 import errno
@@ -20,11 +20,17 @@ from cyborg import conf
 from cyborg.accelerator import driver, sysfs
 
 context = priv_context.PrivContext(
-    'cyborg', cfg_section='cyborg_sys_admin', pypath=f'{__name__}.context',
-    capabilities=[capabilities.CAP_SYS_ADMIN, capabilities.CAP_DAC_OVERRIDE,
-                  capabilities.CAP_SYS_PTRACE])  # to see what other processes have open
+    'cyborg',
+    cfg_section='cyborg_sys_admin',
+    pypath=f'{__name__}.context',
+    capabilities=[
+        capabilities.CAP_SYS_ADMIN,
+        capabilities.CAP_DAC_OVERRIDE,
+        capabilities.CAP_SYS_PTRACE,  # to see which files other processes have open
+    ],
+)
 
-#: Where tools are looked for, whatever the caller's own path is.
+#: The directories in which tools are looked for. The PATH of the caller does not count.
 TOOL_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 LOADING = threading.Lock()
 
@@ -33,16 +39,17 @@ LOADING = threading.Lock()
 def write(path: str, text: str) -> None:
     """Write an attribute of sysfs."""
     target, enabled = Path(os.path.realpath(path)), _enabled()
-    if (not target.is_relative_to(sysfs.ROOT)
-            or not any(each.may_write(target, text) for each in enabled)):
+    if not target.is_relative_to(sysfs.ROOT) or not any(
+        each.may_write(target, text) for each in enabled
+    ):
         raise _refusal(enabled, f'writes {target}')
     sysfs.write(target, text)
 
 
 @context.entrypoint
 def run(command: list[str], timeout: float | None = None) -> str:
-    """Run a tool to its end and return what it said. It is killed here, by root, after
-    ``timeout`` seconds."""
+    """Run a tool and return its output. It is killed here, by root, after ``timeout``
+    seconds."""
     enabled = _enabled()
     if not any(each.may_run(command) for each in enabled):
         raise _refusal(enabled, f'runs {" ".join(command)}')
@@ -51,12 +58,12 @@ def run(command: list[str], timeout: float | None = None) -> str:
 
 @context.entrypoint
 def opened(names: list[str]) -> dict[str, str]:
-    """Which of these devices are open: name -> a program that has it."""
+    """Returns those of the devices that are open: name -> a program that has it open."""
     return sysfs.opened(sysfs.PROC, names)
 
 
 def _enabled() -> list[driver.Driver]:
-    with LOADING:  # calls come in several threads
+    with LOADING:  # several threads call this
         return _load()
 
 
@@ -66,7 +73,8 @@ def _load() -> list[driver.Driver]:
     return driver.load(cfg.CONF.agent.enabled_drivers, cfg.CONF, sysfs.Sysfs(sysfs.ROOT))
 
 
-def _refusal(enabled: list[driver.Driver], deed: str) -> PermissionError:
+def _refusal(enabled: list[driver.Driver], action: str) -> PermissionError:
     names = ', '.join(each.name for each in enabled) or 'none'
-    return PermissionError(errno.EPERM, f'no driver that the privileged helper finds enabled '
-                                        f'({names}) {deed}')
+    return PermissionError(
+        errno.EPERM, f'no driver that the privileged helper finds enabled ({names}) {action}'
+    )

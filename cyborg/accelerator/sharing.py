@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many guests can share a card, told truthfully while others use it too."""
+"""How many guests can share a card, also while other programs use the card."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -12,37 +12,45 @@ N = TypeVar('N', bound=Node)
 
 @dataclasses.dataclass(frozen=True)
 class Room(Generic[N]):
-    """Where the parts of a card have their places, or could have them."""
+    """The places of a card where parts of it are, or could be made."""
 
-    #: parents by number; the same number is the same place at every look
+    #: the parents of the parts, by number; a number is that of the same place in every discovery
     places: Mapping[int, N]
-    #: how many of these cannot be had now: parts of other sizes use what they need
+    #: the number of places that cannot be used now, because parts of other sizes use the card
     reserved: int = 0
-    #: what sits at a place, where each has its own
+    #: the part at each place, if every part has a place of its own
     occupants: Mapping[int, str] = dataclasses.field(default_factory=dict)
-    #: what sits on the card where places are not told apart, whoever made it
+    #: all parts of the card, if parts have no places of their own, whoever made them
     instances: tuple[str, ...] = ()
 
 
-def on_one(parent: N, instances: Sequence[str], available: int,
-           ceiling: int | None) -> Room[N]:
-    """On a parent that holds many: up to ``ceiling``, or else as many as fit now."""
+def on_one(parent: N, instances: Sequence[str], available: int, ceiling: int | None) -> Room[N]:
+    """Returns the room on one parent that holds many parts: ``ceiling`` of them, or as many as
+    fit now if that is None."""
     held = len(instances)
     total = held + available if ceiling is None else ceiling
-    return Room(dict.fromkeys(range(total), parent), max(0, total - held - available),
-                instances=tuple(instances))
+    return Room(
+        dict.fromkeys(range(total), parent),
+        max(0, total - held - available),
+        instances=tuple(instances),
+    )
 
 
-def on_many(parents: Mapping[int, N], occupants: Mapping[int, str], free: list[int],
-            full: list[int], ceiling: int | None) -> Room[N]:
-    """On parents that hold one each, ``ceiling`` of them at a time.
+def on_many(
+    parents: Mapping[int, N],
+    occupants: Mapping[int, str],
+    free: list[int],
+    full: list[int],
+    ceiling: int | None,
+) -> Room[N]:
+    """Returns the room on parents that hold one part each, ``ceiling`` of them at a time.
 
-    Those with ``occupants`` hold one, ``free`` could now, ``full`` not now but some other time.
-    Who has a place keeps it; the first of the others make up for the rest.
+    The parents in ``occupants`` hold a part. Those in ``free`` could hold one now, and those in
+    ``full`` could when others leave the card. Parents with a part keep their place; the first of
+    the other parents get the rest of the places.
     """
     limit = len(parents) if ceiling is None else ceiling
-    others = sorted(free + full)[:max(0, limit - len(occupants))]
+    others = sorted(free + full)[: max(0, limit - len(occupants))]
     to_be_had = len(occupants) + min(len(free), len(others))
     places = sorted([*occupants, *others])
-    return Room({number: parents[number] for number in places}, len(places) - to_be_had,
-                occupants)
+    return Room({number: parents[number] for number in places}, len(places) - to_be_had, occupants)

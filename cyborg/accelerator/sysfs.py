@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading sysfs below any root, and the one place that changes a host.
+"""Reads sysfs below any root. Every change of a host is made here, too.
 
-Devices come and go while one looks at them, and vendors' files may hold anything: what cannot
-be read is absent, never an exception. Only changes raise, with the kernel's own errno.
+Devices may be removed while they are read, and files of vendors may hold anything. So a file that
+cannot be read counts as absent and raises nothing. Only changes raise, with the kernel's errno.
 """
 
 import contextlib
@@ -20,14 +20,14 @@ from pathlib import Path
 
 ROOT = Path('/sys')
 PROC = Path('/proc')
-#: Attributes of sysfs fit a page; a little more is nobody's mistake, much more is not ours.
+#: Bytes of an attribute that are read. Most attributes fit into a page.
 LONGEST = 64 * 1024
-#: How often one looks at a directory out of which something goes at that very moment.
+#: How often a directory is read again from which an entry was removed meanwhile.
 ATTEMPTS = 100
 
-#: Seconds in which a tool that was killed must be gone.
+#: Seconds within which a tool must end after it was killed.
 GRACE = 5.0
-#: How many of the last lines of what a tool said an error quotes.
+#: Number of lines at the end of a tool's output that an error quotes.
 LAST_LINES = 5
 
 Writer = Callable[[Path, str], None]
@@ -37,7 +37,7 @@ Runner = Callable[[Sequence[str], float | None], str]
 
 @dataclasses.dataclass
 class Limit:
-    """The time that a call into a driver has. A tool that it runs is killed at its end."""
+    """The time limit of a call of a driver. A tool that the call runs is killed at the limit."""
 
     end: float  #: as time.monotonic() has it
     runs_tool: bool = False  #: a tool is running, or being killed, under this limit
@@ -93,8 +93,8 @@ class Node:
         return os.path.exists(self.path / name)
 
     def read(self, name: str = '', longest: int = LONGEST) -> str | None:
-        """The text of an attribute without its newline; None if it cannot be had. It can be
-        stored and shown whatever it holds."""
+        """Returns the text of an attribute without its newline; None if it cannot be read. Bytes
+        that are not text are replaced, so that the text can be stored and shown."""
         try:
             with open(self.path / name, 'rb') as attribute:
                 text = attribute.read(longest)
@@ -103,86 +103,99 @@ class Node:
         return text.decode(errors='replace').replace('\0', '\ufffd').strip()
 
     def number(self, name: str, base: int = 10) -> int | None:
-        """An attribute that holds a number; None if it holds anything else."""
+        """Returns the number in an attribute; None if it holds anything else."""
         try:
             return int(self.read(name) or '', base)
         except ValueError:
             return None
 
     def children(self, pattern: str = '*') -> list['Node']:
-        """What matches the pattern, in the order of the names."""
+        """Returns the entries that match the pattern, in the order of their names."""
         for _ in range(ATTEMPTS):
             try:
                 return [Node(path, self.host) for path in sorted(self.path.glob(pattern))]
             except FileNotFoundError:
-                continue  # one of them went meanwhile, which says nothing of the others
+                continue  # an entry was removed meanwhile; the others are still there
             except OSError:
                 break
         return []
 
     def link(self, name: str) -> 'Node | None':
-        """Where a link leads; None if there is none or it leads nowhere."""
+        """Returns the target of a link; None if there is no link or no target."""
         node = self / name
         place = node.real() if os.path.islink(node.path) else None
         return Node(place, self.host) if place else None
 
     def real(self) -> Path | None:
-        """The path without any link in it; None if there is nothing."""
+        """Returns the path without any link in it; None if the path does not exist."""
         try:
             return self.path.resolve(strict=True)
         except (OSError, RuntimeError):
             return None
 
     def write(self, name: str, text: str) -> None:
-        """Change an attribute; whatever the kernel has against it rises as OSError."""
+        """Write an attribute. Raises OSError if the kernel refuses."""
         self.host.writer(self.path / name, text)
 
 
 class Sysfs(Node):
-    """The root of it all: the host that drivers look at and act upon.
+    """The root of sysfs: the host that drivers read and change.
 
-    A simulated host brings its own ``writer``, which does what a kernel would do, and its own
-    ``runner`` for the vendors' tools.
+    A simulated host has its own ``writer``, which does what a kernel does, and its own ``runner``
+    for the vendors' tools.
     """
 
-    def __init__(self, root: Path | str = ROOT, writer: Writer | None = None,
-                 runner: Runner | None = None) -> None:
+    def __init__(
+        self, root: Path | str = ROOT, writer: Writer | None = None, runner: Runner | None = None
+    ) -> None:
         super().__init__(Path(root), self)
         self.is_real = self.path.resolve() == ROOT
-        #: what the kernel tells elsewhere; a simulated host keeps it in its own tree
+        #: /proc; a simulated host has it in its own tree
         self.proc = Node(PROC if self.is_real else self.path / 'proc', self)
         self._needs_help = self.is_real and os.geteuid() != 0
         self.writer = writer or (_write_with_privilege if self._needs_help else write)
-        self._runner = runner or (_run_with_privilege if self._needs_help
-                                  else run if self.is_real else _run_nothing)
+        self._runner = runner or (
+            _run_with_privilege if self._needs_help else run if self.is_real else _run_nothing
+        )
+        self._asker = runner or (run if self.is_real else _run_nothing)
 
     def __truediv__(self, name: str) -> Node:
         return Node(self.path / name, self)
 
     def run(self, *command: str) -> str:
-        """Run a tool and return what it said.
+        """Run a tool and return its output.
 
-        Raises FileNotFoundError if it is not installed, TimeoutError if it was killed because the
-        limit of the current call was reached, and OSError with its last words if it failed.
+        Raises FileNotFoundError if it is not installed, TimeoutError if it was killed at the limit
+        of the current call, and OSError with its last lines if it failed.
         """
-        limit: Limit | None = getattr(_limits, 'current', None)
-        if limit is None:
-            return self._runner(command, None)
-        limit.runs_tool = True
-        try:
-            return self._runner(command, limit.rest)
-        finally:
-            limit.runs_tool = False
+        return _within_limit(self._runner, command)
+
+    def ask(self, *command: str) -> str:
+        """Run a tool that changes nothing and needs no privilege, and return what it said; raises
+        the same errors."""
+        return _within_limit(self._asker, command)
 
     def opened(self, names: Collection[str]) -> dict[str, str]:
-        """Which of these devices (ptp0 for /dev/ptp0) are open: name -> a program that has it."""
+        """Returns those of the devices (ptp0 for /dev/ptp0) that are open: name -> a program that
+        has it open."""
         if self._needs_help:
             return _opened_with_privilege(names)
         return opened(self.proc.path, names)
 
 
+def _within_limit(runner: Runner, command: Sequence[str]) -> str:
+    limit: Limit | None = getattr(_limits, 'current', None)
+    if limit is None:
+        return runner(command, None)
+    limit.runs_tool = True
+    try:
+        return runner(command, limit.rest)
+    finally:
+        limit.runs_tool = False
+
+
 def write(path: Path, text: str) -> None:
-    """One write(2), unbuffered: the kernel takes each as a whole and answers at once."""
+    """Write an attribute with one write(2): the kernel acts upon each write by itself."""
     attribute = os.open(path, os.O_WRONLY)  # never creates
     try:
         os.write(attribute, text.encode())
@@ -191,45 +204,58 @@ def write(path: Path, text: str) -> None:
 
 
 def run(command: Sequence[str], timeout: float | None = None, path: str | None = None) -> str:
-    """Run a tool to its end, and kill it with all its children after ``timeout`` seconds."""
+    """Run a tool and return its output. It is killed with all its children after ``timeout``
+    seconds."""
     name = command[0]
     tool = shutil.which(name, path=path) or _own_tool(name)
     if tool is None:
         raise FileNotFoundError(f'{name} is not installed')
     # in a process group of its own, so that its children can be killed with it
-    process = subprocess.Popen([tool, *command[1:]], stdin=subprocess.DEVNULL,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               errors='replace', start_new_session=True)
+    process = subprocess.Popen(
+        [tool, *command[1:]],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors='replace',
+        start_new_session=True,
+    )
     try:
         output, complaint = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        raise TimeoutError(f'{name} did not end within {timeout:.0f} seconds '
-                           f'and {_kill(process)}') from None
+        raise TimeoutError(
+            f'{name} did not end within {timeout:.0f} seconds and {_kill(process)}'
+        ) from None
     except BaseException:
         _kill(process)
         raise
     if process.returncode < 0:
-        raise OSError(f'{name} was killed by {_signal(-process.returncode)}'
-                      f'{_quoted(complaint or output)}')
+        raise OSError(
+            f'{name} was killed by {_signal(-process.returncode)}{_quoted(complaint or output)}'
+        )
     if process.returncode:
         raise OSError(f'{name} ended with {process.returncode}{_quoted(complaint or output)}')
     return output
 
 
 def _own_tool(name: str) -> str | None:
-    """A tool that comes with this package: it is installed beside the interpreter."""
-    return shutil.which(name, path=str(Path(sys.executable).parent)) if (
-        name.startswith('cyborg-') and '/' not in name) else None
+    """Returns the path of a tool of this package, which is installed beside the interpreter; None
+    if it is not such a tool."""
+    return (
+        shutil.which(name, path=str(Path(sys.executable).parent))
+        if (name.startswith('cyborg-') and '/' not in name)
+        else None
+    )
 
 
 def _kill(process: 'subprocess.Popen[str]') -> str:
-    """Kill a tool and its children; returns what became of it, with its last words."""
+    """Kill a tool and its children. Returns whether it has ended, with its last lines."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     try:
         output, complaint = process.communicate(timeout=GRACE)
     except subprocess.TimeoutExpired:
-        # it sleeps in the kernel, or a child of it that left its group holds the pipes
+        # it is blocked in the kernel, or a child that left its process group holds the pipes
         for pipe in (process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()
@@ -240,9 +266,9 @@ def _kill(process: 'subprocess.Popen[str]') -> str:
 
 
 def _quoted(said: str) -> str:
-    """The last lines of what a tool said, for the end of a sentence."""
+    """Returns the last lines of a tool's output, for the end of a sentence."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return f': {" / ".join(lines[-LAST_LINES:])}' if lines else ' and said nothing'
+    return f': {" / ".join(lines[-LAST_LINES:])}' if lines else ' without output'
 
 
 def _signal(number: int) -> str:
@@ -253,9 +279,9 @@ def _signal(number: int) -> str:
 
 
 def opened(proc: Path, names: Collection[str]) -> dict[str, str]:
-    """Which of these devices are open in a process: name -> the program."""
+    """Returns those of the devices that are open in a process: name -> the program."""
     found: dict[str, str] = {}
-    # unlike pathlib's, this glob goes on when a process ends meanwhile
+    # this glob, unlike that of pathlib, goes on if a process ends meanwhile
     for file in glob.iglob(f'{glob.escape(str(proc))}/[0-9]*/fd/*'):
         with contextlib.suppress(OSError):
             name = os.readlink(file).rpartition('/dev/')[2]
@@ -266,23 +292,26 @@ def opened(proc: Path, names: Collection[str]) -> dict[str, str]:
 
 
 def _run_nothing(command: Sequence[str], timeout: float | None) -> str:
-    # a tool acts upon the host it runs on, which is not the one that is looked at
+    # a tool would change this host and not the simulated one
     raise FileNotFoundError(f'{command[0]} is not installed')
 
 
 def _write_with_privilege(path: Path, text: str) -> None:
-    # imported here: only an agent that is not root needs it, and it brings a lot along
+    # imported here: only an agent that is not root needs it, and it imports a lot
     from cyborg.accelerator import privileged
+
     privileged.write(str(path), text)
 
 
 def _run_with_privilege(command: Sequence[str], timeout: float | None) -> str:
     from cyborg.accelerator import privileged
+
     said: str = privileged.run(list(command), timeout)
     return said
 
 
 def _opened_with_privilege(names: Collection[str]) -> dict[str, str]:
     from cyborg.accelerator import privileged
+
     found: dict[str, str] = privileged.opened(sorted(names))
     return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one place where a name becomes a trait or a resource class."""
+"""How a name becomes a trait or a resource class. Nothing else does this."""
 
 import hashlib
 import re
@@ -9,32 +9,35 @@ import os_resource_classes
 LONGEST = 255
 PREFIX = 'CUSTOM_'
 CUSTOM = re.compile(f'{PREFIX}_*[A-Z0-9][A-Z0-9_]*')
-#: Which of these exist only Placement knows.
+#: Only Placement knows which of these exist.
 STANDARD = re.compile('(COMPUTE|HW|MISC|OWNER|STORAGE)_[A-Z0-9_]+')
 
 
 class NotAName(ValueError):
-    """Nothing is left of a name in the characters that Placement allows."""
+    """A name has none of the characters that Placement allows."""
 
 
 def custom(*parts: str) -> str:
-    """CUSTOM_ and the parts, in the characters Placement allows, never longer than it takes."""
+    """Returns CUSTOM_ and the parts, in characters and of a length that Placement allows."""
     words = (re.sub('[^A-Za-z0-9]+', '_', part).strip('_').upper() for part in parts)
     name = '_'.join(filter(None, words))
     if not name:
-        raise NotAName(f'{" ".join(parts)!r} does not name a trait or resource class: it has '
-                       'neither a letter from A to Z nor a digit.')
+        raise NotAName(
+            f'{" ".join(parts)!r} does not name a trait or resource class: it has '
+            'neither a letter from A to Z nor a digit.'
+        )
     return _short(PREFIX + name)
 
 
 def trait(name: str) -> str:
-    """The trait of a name as drivers and options have it: a standard one is as it is."""
+    """Returns the trait of a name that a driver or an option gives. A standard name stays as it
+    is."""
     plain = name.strip()
     return plain if STANDARD.fullmatch(plain) and len(plain) <= LONGEST else _custom(plain)
 
 
 def resource_class(name: str) -> str:
-    """The same for a resource class."""
+    """Returns the resource class of a name that a driver or an option gives."""
     plain = name.strip()
     return plain if plain in os_resource_classes.STANDARDS else _custom(plain)
 
@@ -42,7 +45,7 @@ def resource_class(name: str) -> str:
 def _custom(name: str) -> str:
     if CUSTOM.fullmatch(name):
         return _short(name)
-    return custom(name[len(PREFIX):] if name.upper().startswith(PREFIX) else name)
+    return custom(name[len(PREFIX) :] if name.upper().startswith(PREFIX) else name)
 
 
 def _short(name: str) -> str:
@@ -50,4 +53,4 @@ def _short(name: str) -> str:
         return name
     # two long names that differ at their end must stay different
     mark = hashlib.sha256(name.encode()).hexdigest()[:16].upper()
-    return f'{name[:LONGEST - 17]}_{mark}'
+    return f'{name[: LONGEST - 17]}_{mark}'

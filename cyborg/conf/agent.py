@@ -1,61 +1,147 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs on each compute host."""
+"""The agent, which runs on each compute host."""
 
-from oslo_config import cfg
+from oslo_config import cfg, types
 
-GROUP = cfg.OptGroup('agent', title='What runs on each compute host')
+from cyborg.conf import metrics
+
+GROUP = cfg.OptGroup('agent', title='The agent, which runs on each compute host')
+#: in the spelling of Placement
+UUID = '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
 OPTS = [
-    cfg.ListOpt('enabled_drivers', default=[], sample_default='nvidia_gpu_driver',
-                help='Drivers that look for devices on this host. Unset: none, so that nothing '
-                     'is offered.'),
+    cfg.ListOpt(
+        'enabled_drivers',
+        default=[],
+        sample_default='nvidia_gpu_driver',
+        help='Drivers that discover the devices of this host. Unset: none, and no device is '
+        'offered.',
+    ),
     cfg.StrOpt(
-        'resource_provider_name', sample_default='<fqdn>',
-        help='Name of the compute node in Placement, which is what Nova calls the node. The '
-             'agent also listens for messages under this name. Unset: what '
-             'libvirt calls this host, which is its fully qualified name if it has one.'),
+        'resource_provider_name',
+        sample_default='<fqdn>',
+        help='Name of the compute node in Placement, which Nova calls the node. The agent also '
+        'listens for messages under this name. Unset: the name that libvirt has for this host, '
+        'which is the fully qualified name if there is one.',
+    ),
     cfg.IntOpt(
-        'resync_interval', default=60, min=1,
-        help='Seconds between two full looks at the host when no udev event wakes the agent, '
-             'and between two heartbeats, which wait for nothing.'),
+        'resync_interval',
+        default=60,
+        min=1,
+        help='Seconds between two discoveries of all devices when no udev event causes one '
+        'earlier. It is also the interval of the heartbeats, which are sent independently.',
+    ),
     cfg.IntOpt(
-        'placement_interval', default=600, min=0,
-        help='Seconds after which the resource providers in Placement are looked at although '
-             'nothing changed on the host: others may have claimed or deleted some. A device '
-             'that is claimed is looked after at every look at the host. 0: never.'),
+        'placement_interval',
+        default=600,
+        min=0,
+        help='Seconds after which the agent compares its resource providers with Placement '
+        'although nothing changed on the host, since other services may have claimed or deleted '
+        'some. A claimed device is compared at every discovery. 0: never.',
+    ),
+    cfg.IntOpt(
+        'call_monitor_timeout',
+        default=20,
+        min=2,
+        help='Seconds without a sign of life after which the agent stops waiting for a conductor, '
+        'and tries again. A conductor that works on a call sends signs of life at half this '
+        'interval. The calls of many agents that start together wait in a queue before they are '
+        'started: this time must be longer than that.',
+    ),
     cfg.FloatOpt(
-        'settle_time', default=0.1, min=0,
-        help='Seconds without a further udev event after which a burst of them counts as over '
-             'and the host is looked at, once.'),
-    cfg.IntOpt('driver_timeout', default=60, min=1,
-               help='Seconds after which a call into a driver counts as hung, and a tool that '
-                    'it runs is killed.'),
-    cfg.IntOpt('program_timeout', default=600, min=1,
-               help='The same for loading an image into a device, or into its flash.'),
-    cfg.IntOpt('work_threads', default=8, min=1,
-               help='How many devices are prepared, cleaned or programmed at a time. On one '
-                    'device one thing is done after another.'),
-    cfg.IntOpt('max_bitstream_size', default=1024, min=1,
-               help='The most MiB that an image may have which is loaded into a device.'),
-    cfg.IntOpt('bitstream_cache_size', default=0, min=0,
-               help='MiB of images that are kept in state_path after they were loaded, so that '
-                    'they are not fetched again; the least recently used ones are removed '
-                    'first. Glance is asked at every use whether an image may still be used. 0: '
-                    'none are kept.'),
-    cfg.ListOpt('allowed_bitstream_digests', default=[], sample_default='sha256:<digest>',
-                help='Digests of the images that may be loaded on this host, each with its '
-                     'algorithm: sha256, sha384 or sha512. Unset: all images may that a project '
-                     'can see and that fit the device.'),
-    cfg.BoolOpt('verify_bitstream_signatures', default=False,
-                help='Load only images that are signed, as Nova does for its images. Needs the '
-                     'extra "signatures" and a key manager ([key_manager], [barbican]), which is '
-                     'asked with the credentials of [glance].'),
-    cfg.ListOpt('trusted_bitstream_certificates', default=[], sample_default='<certificate id>',
-                help='Ids in the key manager of the certificates that may sign images, or that '
-                     'have signed certificates which may. Unset: every certificate that the key '
-                     'manager gives to the user of [glance].'),
-    cfg.StrOpt('sysfs_root', default='/sys', help='Where sysfs is mounted.'),
+        'settle_time',
+        default=0.1,
+        min=0,
+        help='Seconds without a udev event after which a burst of events counts as over. The '
+        'agent then discovers the devices once for the whole burst.',
+    ),
+    cfg.IntOpt(
+        'driver_timeout',
+        default=60,
+        min=1,
+        help='Seconds after which a call of a driver counts as hung, and a tool that it runs is '
+        'killed.',
+    ),
+    cfg.IntOpt(
+        'program_timeout',
+        default=600,
+        min=1,
+        help='Seconds after which loading an image into a device or its flash counts as hung.',
+    ),
+    cfg.IntOpt(
+        'work_threads',
+        default=8,
+        min=1,
+        help='Number of devices that are prepared, cleaned or programmed in parallel. Each device '
+        'has one task at a time.',
+    ),
+    cfg.IntOpt(
+        'max_bitstream_size',
+        default=1024,
+        min=1,
+        help='Largest size in MiB of an image that is loaded into a device.',
+    ),
+    cfg.IntOpt(
+        'bitstream_cache_size',
+        default=0,
+        min=0,
+        help='Size in MiB of the cache of images in state_path. The least recently used images '
+        'are removed first. The agent asks Glance at every use whether the image may still be '
+        'used. 0: no cache.',
+    ),
+    cfg.ListOpt(
+        'allowed_bitstream_digests',
+        default=[],
+        sample_default='sha256:<digest>',
+        help='Digests of the images that may be loaded on this host, each with its '
+        'algorithm: sha256, sha384 or sha512. Unset: all images that the project can see and '
+        'that fit the device.',
+    ),
     cfg.BoolOpt(
-        'legacy_traits', default=False,
-        help='Publish the trait names of older releases too, for device profiles that still '
-             'ask for them.'),
+        'verify_bitstream_signatures',
+        default=False,
+        help='Load only images with a valid signature, as Nova does for its images. Requires the '
+        'extra "signatures" and a key manager ([key_manager], [barbican]), which the agent uses '
+        'with the credentials of [glance].',
+    ),
+    cfg.ListOpt(
+        'trusted_bitstream_certificates',
+        default=[],
+        sample_default='<certificate id>',
+        help='Ids, in the key manager, of the trusted certificates. An image must be signed by one '
+        'of them, or by a certificate that one of them has signed. Unset: every certificate that '
+        'the user of [glance] can read.',
+    ),
+    cfg.StrOpt(
+        'libvirt_uri',
+        default='qemu:///system',
+        help='URI of the libvirt that runs the guests of this host. The agent uses virsh with its '
+        'read-only socket.',
+    ),
+    cfg.IntOpt(
+        'libvirt_timeout',
+        default=10,
+        min=0,
+        help='Seconds in which libvirt must list a mediated device that the agent created for a '
+        'server. The request is Bound after that, since Nova would otherwise try to create the '
+        'device again. The agent does not wait if virsh is not installed or libvirt does not '
+        'answer. 0: never wait.',
+    ),
+    *metrics.options('rounds of discovery, tasks by kind and driver, drivers that fail, and calls'),
+    cfg.StrOpt('sysfs_root', default='/sys', help='Where sysfs is mounted.'),
+    cfg.ListOpt(
+        'adopted_providers',
+        default=[],
+        item_type=types.String(regex=UUID),
+        sample_default='<uuid of a resource provider>',
+        help='UUIDs of resource providers below this compute node that another service made, and '
+        'that belong to Cyborg although they lack the trait OWNER_CYBORG. The agent takes them '
+        'over: those of its devices by their names, and it empties the others. Providers that '
+        '"cyborg-manage import" has imported need not be listed. Never list providers that Nova '
+        'made.',
+    ),
+    cfg.BoolOpt(
+        'legacy_traits',
+        default=False,
+        help='Publish the trait names of older releases, too, for device profiles that use them.',
+    ),
 ]

@@ -8,11 +8,16 @@ from oslo_config import cfg
 GROUP = None
 OPTS = [
     cfg.StrOpt(
-        'host', default=socket.gethostname(), sample_default='<hostname>',
+        'host',
+        default=socket.gethostname(),
+        sample_default='<hostname>',
         help='Name under which a conductor listens for messages. Agents listen under '
-             '[agent] resource_provider_name.'),
+        '[agent] resource_provider_name.',
+    ),
     cfg.StrOpt(
-        'state_path', default='/var/lib/cyborg',
-        help='Directory for what must survive a restart: the SQLite file of an all-in-one '
-             'service, bitstreams that were fetched.'),
+        'state_path',
+        default='/var/lib/cyborg',
+        help='Directory for data that must survive a restart: cached bitstreams, and '
+        'which images were written to flash memory.',
+    ),
 ]

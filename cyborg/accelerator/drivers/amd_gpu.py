@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AMD GPUs, given out whole or by the virtual functions that the host driver made."""
+"""AMD GPUs, given out whole or by the virtual functions that the host's driver makes."""
 
 from collections.abc import Iterator
 
@@ -11,15 +11,21 @@ LONGEST = 16  #: SPX, NPS1
 
 
 def _model(product: str, *devices: str) -> pci.Model:
-    return pci.Model('1002', devices, f'AMD {product}', 'PGPU', ('CUSTOM_AMD_{device}',),
-                     virtual_class='VGPU')
+    return pci.Model(
+        '1002', devices, f'AMD {product}', 'PGPU', ('CUSTOM_AMD_{device}',), virtual_class='VGPU'
+    )
 
 
 class AmdGpuDriver(pci.Driver):
-    """Partitions of a card are no PCI functions: a guest gets them with its function."""
+    """A partition of a card is not a PCI function. A guest gets it with its PCI function."""
 
     name = 'amd_gpu_driver'
     type = 'GPU'
+    options = (
+        pci.resource_class_option('PGPU'),
+        pci.virtual_resource_class_option('VGPU'),
+        pci.WHOLE_CARDS,
+    )
     catalogue = (
         _model('Instinct MI100', '738c', '738e'),
         _model('Instinct MI210', '740f'),
@@ -36,13 +42,19 @@ class AmdGpuDriver(pci.Driver):
 
     def slice(self, gpu: pci.Function, model: pci.Model) -> Iterator[objects.Deployable]:
         places = self.places(gpu)
-        # virtual functions have an id of their own, and guests look for that one
+        # virtual functions have another device id, and profiles may ask for that one
         yield self.deployable(
-            gpu.address, model, [self.passthrough(each, key) for key, each in places.items()],
+            gpu.address,
+            model,
+            [self.passthrough(each, key) for key, each in places.items()],
             *(traits.custom('AMD', each.device) for each in places.values() if each.device),
-            is_virtual=len(places) > 1)  # the only one is the whole card
+            is_virtual=len(places) > 1,
+        )  # the only one is the whole card
 
     def board_info(self, gpu: pci.Function) -> dict[str, str]:
-        """How the card is divided inside, as long as the host's driver has it."""
-        return {name.removeprefix('current_'): text[:LONGEST] for name in PARTITIONS
-                if (text := gpu.read(name))}
+        """Returns how the card is partitioned; nothing if the host's driver is not bound."""
+        return {
+            name.removeprefix('current_'): text[:LONGEST]
+            for name in PARTITIONS
+            if (text := gpu.read(name))
+        }

@@ -1,18 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Huawei Ascend processors for neural networks, whole."""
+"""Huawei Ascend processors for neural networks, given out whole."""
 
 from cyborg.accelerator import pci
 
 
 def _model(product: str, device: str) -> pci.Model:
-    # by class too: the same maker has network cards and disks
-    return pci.Model('19e5', device, f'Huawei Ascend {product}', 'CUSTOM_NPU',
-                     ('CUSTOM_ASCEND_{device}',), classes=('1200',))
+    # the class code counts, too: the vendor id is also that of network cards and disks
+    return pci.Model(
+        '19e5',
+        device,
+        f'Huawei Ascend {product}',
+        'CUSTOM_NPU',
+        ('CUSTOM_ASCEND_{device}',),
+        classes=('1200',),
+    )
 
 
 class HuaweiAscendDriver(pci.Driver):
     name = 'huawei_ascend_driver'
     type = 'AICHIP'
+    options = (pci.resource_class_option('CUSTOM_NPU'),)
     catalogue = (
         _model('310', 'd100'),
         _model('310P', 'd500'),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Intel FPGAs, with the kernel's own driver (DFL) or the older one beside it (OPAE)."""
+"""Intel FPGAs, with the kernel's own driver (DFL) or the older one that is installed
+separately (OPAE)."""
 
 import dataclasses
 import itertools
@@ -17,33 +18,39 @@ CLASSES = ('1200',)
 SHELL = re.compile('(0x)?[0-9a-f]{1,32}')
 SHELL_FACTS = ('bitstream_metadata', 'cache_size', 'fabric_version', 'ports_num', 'socket_id')
 LONGEST_FACT = 64
-LONGEST_ID = 4  #: of a port: more digits are noise
-FIRST = 0  #: the only region that OPAE's tools reach
+LONGEST_ID = 4  #: digits of the id of a port
+FIRST = 0  #: the only region that OPAE's tools can program
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Where a host driver keeps its files, below the function."""
+    """The paths of a kernel driver's files, below the function."""
 
-    manager: str  #: the card's own: only the physical function has it
-    region_type: str  #: which images fit, below the manager; the same for all regions
-    port: str  #: a region as a guest meets it
+    manager: str  #: manages the card; only the physical function has it
+    region_type: str  #: below the manager; the same for all regions
+    port: str  #: the part of a region that a guest uses
 
 
 LAYOUTS = (
-    # in the kernel: DFL
-    Layout('fpga_region/region*/dfl-fme.*',
-           'dfl-fme-region.*/fpga_region/region*/compat_id',
-           'fpga_region/region*/dfl-port.*'),
-    # beside the kernel: the older OPAE driver
-    Layout('fpga/intel-fpga-dev.*/intel-fpga-fme.*', 'pr/interface_id',
-           'fpga/intel-fpga-dev.*/intel-fpga-port.*'),
+    # DFL, the driver in the kernel
+    Layout(
+        'fpga_region/region*/dfl-fme.*',
+        'dfl-fme-region.*/fpga_region/region*/compat_id',
+        'fpga_region/region*/dfl-port.*',
+    ),
+    # the older driver of OPAE, which is installed separately
+    Layout(
+        'fpga/intel-fpga-dev.*/intel-fpga-fme.*',
+        'pr/interface_id',
+        'fpga/intel-fpga-dev.*/intel-fpga-port.*',
+    ),
 )
 
 
 def _model(product: str, *devices: str, subdevices: tuple[str, ...] = ()) -> pci.Model:
-    return pci.Model(VENDOR, devices, f'Intel {product}', 'FPGA', classes=CLASSES,
-                     subdevices=subdevices)
+    return pci.Model(
+        VENDOR, devices, f'Intel {product}', 'FPGA', classes=CLASSES, subdevices=subdevices
+    )
 
 
 class IntelFpgaDriver(fpga.Driver):
@@ -51,8 +58,13 @@ class IntelFpgaDriver(fpga.Driver):
 
     name = 'intel_fpga_driver'
     maker = 'INTEL'
-    runs = fpga_tools.runs(fpga_tools.FPGACONF, fpga_tools.DFL_PORT,
-                           fpga_tools.FPGASUPDATE_REGION, fpga_tools.FPGASUPDATE)
+    options = (pci.resource_class_option('FPGA'), pci.WHOLE_CARDS)
+    runs = fpga_tools.runs(
+        fpga_tools.FPGACONF,
+        fpga_tools.DFL_PORT,
+        fpga_tools.FPGASUPDATE_REGION,
+        fpga_tools.FPGASUPDATE,
+    )
     catalogue = (
         _model('PAC Arria10', '09c4'),
         _model('Arria10 integrated', 'bcbd', 'bcc0'),
@@ -69,16 +81,17 @@ class IntelFpgaDriver(fpga.Driver):
 
     def __init__(self, conf: cfg.ConfigOpts, sysfs: Sysfs) -> None:
         super().__init__(conf, sysfs)
-        #: address of a virtual function -> the id of its port, and what it reaches, as these
-        #: were last told
+        #: address of a virtual function -> the id of its port, and its content, as last read
         self._port_ids: dict[str, int] = {}
         self._contents: dict[str, str] = {}
 
     def lack(self, card: pci.Function) -> str | None:
         manager = _manager(card)
         if manager is not None and manager.number('ports_num') == 0:
-            return (f'{card.address} has no region: flash an image with regions with fpgasupdate '
-                    'and switch the host off and on.')
+            return (
+                f'{card.address} has no region: flash an image with regions with fpgasupdate '
+                'and switch the host off and on.'
+            )
         return None
 
     def flash_loaders(self, card: pci.Function) -> tuple[Loader, ...]:
@@ -87,25 +100,31 @@ class IntelFpgaDriver(fpga.Driver):
     def regions(self, card: pci.Function) -> Iterator[fpga.Region]:
         types = self._region_types(card)
         for number, parts in self._places(card).items():
-            silent = [f'{each.address} does not tell which region it is' for each in parts
-                      if each.is_virtual and each.driver != fpga.GUEST and _port_id(each) is None]
+            silent = [
+                f'{each.address} does not show which region it is'
+                for each in parts
+                if each.is_virtual and each.driver != fpga.GUEST and _port_id(each) is None
+            ]
             yield fpga.Region(
-                number, tuple(self._place(card, each, is_alone=len(parts) == 1)
-                              for each in parts), types,
+                number,
+                tuple(self._place(card, each, is_alone=len(parts) == 1) for each in parts),
+                types,
                 loaders=tuple(self._loaders(card, number)),
-                obstacle=next(iter(silent), None))
+                obstacle=next(iter(silent), None),
+            )
 
     def _place(self, card: pci.Function, part: pci.Function, is_alone: bool) -> fpga.Place:
         content = fpga.function(fpga.text(part, (f'{each.port}/afu_id' for each in LAYOUTS)))
         if is_alone:
             return fpga.Place(part, content)
-        # what it reaches decides where it belongs, also while a guest has it
+        # its content decides to which deployable it belongs, also while a guest has it
         if content is not None:
             self._contents[part.address] = content
         elif part.driver == fpga.GUEST:
             content = self._contents.get(part.address)
-        number = next((each for each, function in card.virtual_functions.items()
-                       if function == part), '')
+        number = next(
+            (each for each, function in card.virtual_functions.items() if function == part), ''
+        )
         return fpga.Place(part, content, f'vf{number}')
 
     @staticmethod
@@ -120,18 +139,21 @@ class IntelFpgaDriver(fpga.Driver):
         shell = fpga.text(card, (f'{each.manager}/bitstream_id' for each in LAYOUTS))
         if not shell or not SHELL.fullmatch(shell):
             return None, {}
-        facts = {name: fpga.text(card, (f'{each.manager}/{name}' for each in LAYOUTS))
-                 for name in SHELL_FACTS}
+        facts = {
+            name: fpga.text(card, (f'{each.manager}/{name}' for each in LAYOUTS))
+            for name in SHELL_FACTS
+        }
         return shell, {key: value[:LONGEST_FACT] for key, value in facts.items() if value}
 
     @staticmethod
     def _region_types(card: pci.Function) -> tuple[str, ...]:
-        """One: that of the shell, which all regions share."""
-        return fpga.uuids(fpga.text(
-            card, (f'{each.manager}/{each.region_type}' for each in LAYOUTS)))[:1]
+        """Returns the type of the shell, which all regions share."""
+        return fpga.uuids(
+            fpga.text(card, (f'{each.manager}/{each.region_type}' for each in LAYOUTS))
+        )[:1]
 
     def _places(self, card: pci.Function) -> dict[int, list[pci.Function]]:
-        """By region, the functions through which guests reach it."""
+        """Returns the PCI functions through which guests reach each region."""
         manager = _manager(card)
         ports = manager.number('ports_num') if manager is not None else None
         if parts := list(card.virtual_functions.values()):
@@ -141,20 +163,26 @@ class IntelFpgaDriver(fpga.Driver):
             raise pci.Unusable(
                 f'{card.address} has {ports} regions but no virtual functions through '
                 'which they could go to different guests: release its ports with '
-                f'pci_device {card.address} vf {ports}.')
-        # while a guest has it, the driver that knows more is not there
+                f'pci_device {card.address} vf {ports}.'
+            )
+        # while a guest has it, the driver that shows the regions is not bound
         if manager is not None or card.driver == fpga.GUEST:
             return {FIRST: [card]}
-        raise pci.Unusable(f'{card.address} is not bound to a driver for FPGAs (dfl-pci or '
-                           'intel-fpga-pci), so its regions are not known.')
+        raise pci.Unusable(
+            f'{card.address} is not bound to a driver for FPGAs (dfl-pci or '
+            'intel-fpga-pci), so its regions are not known.'
+        )
 
-    def _by_port(self, card: pci.Function, parts: list[pci.Function],
-                 ports: int | None) -> dict[int, list[pci.Function]]:
-        """Virtual functions by the id of their port: only some ports may have been released.
+    def _by_port(
+        self, card: pci.Function, parts: list[pci.Function], ports: int | None
+    ) -> dict[int, list[pci.Function]]:
+        """Returns the virtual functions by the id of their port. Some ports may not have a virtual
+        function.
 
-        One that a guest has does not tell its id. It keeps the id that it told last, else it
-        gets one of those that nobody else has, in the order of the functions. Only if the card has
-        fewer ports than functions, several may be of one port.
+        The id of a function that a guest has cannot be read. The function keeps the id that was
+        read last. If there is none, it gets an id that no other function has, in the order of the
+        functions. Several functions can have one port only if the card has fewer ports than
+        functions.
         """
         is_shared = bool(ports) and ports is not None and ports < len(parts)
         found: dict[int, list[pci.Function]] = {}
@@ -165,8 +193,10 @@ class IntelFpgaDriver(fpga.Driver):
                 found.setdefault(number, []).append(part)
         for number, same in found.items():
             if len(same) > 1 and not is_shared:
-                raise pci.Unusable(f'{same[0].address} and {same[1].address} both say that '
-                                   f'they are port {number} of {card.address}.')
+                raise pci.Unusable(
+                    f'{same[0].address} and {same[1].address} both say that '
+                    f'they are port {number} of {card.address}.'
+                )
         silent = [part for part in parts if not any(part in each for each in found.values())]
         for part in list(silent):
             number = self._port_ids.get(part.address)
@@ -176,15 +206,16 @@ class IntelFpgaDriver(fpga.Driver):
         if ports == 1:
             found.setdefault(next(iter(found), FIRST), []).extend(silent)
         else:
-            taken = found.keys() | {port.number('id') for layout in LAYOUTS
-                                    for port in card.children(layout.port)}
+            taken = found.keys() | {
+                port.number('id') for layout in LAYOUTS for port in card.children(layout.port)
+            }
             free = (number for number in itertools.count() if number not in taken)
             found |= {number: [part] for part, number in zip(silent, free, strict=False)}
         return {number: sorted(same, key=parts.index) for number, same in sorted(found.items())}
 
 
 def _manager(card: pci.Function) -> Node | None:
-    """What only the card itself has; None if its driver is not bound."""
+    """Returns the manager, which only the card itself has; None if its driver is not bound."""
     return next((node for layout in LAYOUTS for node in card.children(layout.manager)), None)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Intel QuickAssist: compression and cryptography, one virtual function a guest."""
+"""Intel QuickAssist: compression and cryptography. A guest gets a virtual function."""
 
 from collections.abc import Iterable
 
@@ -12,10 +12,11 @@ def _model(product: str, device: str) -> pci.Model:
 
 
 class IntelQatDriver(pci.Driver):
-    """The virtual functions, with the services that the card is set up for."""
+    """Gives out virtual functions, with traits of the services that the card is set up for."""
 
     name = 'intel_qat_driver'
     type = 'QAT'
+    options = (pci.resource_class_option('CUSTOM_QAT'), pci.WHOLE_CARDS)
     catalogue = (
         _model('DH895xCC', '0435'),
         _model('C62x', '37c8'),
@@ -30,8 +31,7 @@ class IntelQatDriver(pci.Driver):
         _model('6xxx', '4948'),
     )
 
-    def slice(self, function: pci.Function,
-              model: pci.Model) -> Iterable[objects.Deployable]:
+    def slice(self, function: pci.Function, model: pci.Model) -> Iterable[objects.Deployable]:
         for deployable in super().slice(function, model):
             deployable.traits.extend(self._services(function))
             yield deployable
@@ -43,6 +43,7 @@ class IntelQatDriver(pci.Driver):
 
     @staticmethod
     def _services(function: pci.Function) -> list[str]:
-        """From the fourth generation on a card does only what it is set up for."""
+        """Returns the traits of the services. From the fourth generation on, a card offers only
+        the services that it is set up for."""
         words = (function.read('qat/cfg_services') or '').split(';')
         return [traits.custom('QAT', word) for word in sorted(filter(str.isalnum, words))]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vGPUs on hosts without mediated devices: a virtual function is given a type, and is then one.
+"""vGPUs on hosts without mediated devices: a virtual function that is given a type is a vGPU.
 
-The host driver itself hands such a function to a guest (vendor-specific VFIO): vfio-pci cannot
+The host's driver itself gives such a function to a guest (vendor-specific VFIO). vfio-pci cannot
 be bound to it.
 """
 
@@ -19,26 +19,29 @@ WRITES = (CURRENT, GPU_INSTANCE)
 
 
 def parents(gpu: pci.Function) -> dict[int, pci.Function]:
-    """The virtual functions that can become a vGPU."""
+    """Returns the virtual functions that can become a vGPU, by number."""
     return {number: vf for number, vf in gpu.virtual_functions.items() if vf.has(CURRENT)}
 
 
 def titles(parent: pci.Function) -> dict[str, str]:
-    """What can be made here now, by number. A type that does not fit now is not named."""
+    """Returns the names of the types that can be made here now, by number. A type that does not
+    fit now is left out."""
     lines = (parent.read(CREATABLE) or '').splitlines()
     found = (re.fullmatch(r'\s*(\d{1,9})\s*:\s*(\S.*?)\s*', line) for line in lines)
     return {line[1]: line[2] for line in found if line}
 
 
 def holds(parent: pci.Function) -> str | None:
-    """The number of the type that it is of, NONE, or None if that cannot be read."""
+    """Returns the number of the type of a function; NONE if it has no type; None if that cannot be
+    read."""
     number = parent.number(CURRENT)
     return None if number is None else str(number)
 
 
-def room(within: Mapping[int, pci.Function], kind: str,
-         ceiling: int | None) -> sharing.Room[pci.Function]:
-    """For vGPUs of a type."""
+def room(
+    within: Mapping[int, pci.Function], kind: str, ceiling: int | None
+) -> sharing.Room[pci.Function]:
+    """Returns the room for vGPUs of a type."""
     occupants: dict[int, str] = {}
     free: list[int] = []
     full: list[int] = []
@@ -52,7 +55,7 @@ def room(within: Mapping[int, pci.Function], kind: str,
 
 
 def create(parent: pci.Function, kind: str, gpu_instance: str | None) -> None:
-    """Make a vGPU; that it is one already is fine."""
+    """Make a vGPU of a virtual function. If it is one of that type already, do nothing."""
     present = holds(parent)
     if present == kind:
         return
@@ -60,7 +63,8 @@ def create(parent: pci.Function, kind: str, gpu_instance: str | None) -> None:
         raise errors.DriverFailed(f'{parent.address} is not a function that could be a vGPU.')
     if present != NONE:
         raise errors.DriverFailed(
-            f'{parent.address} is a vGPU of type {present} already; it is wanted of type {kind}.')
+            f'{parent.address} is a vGPU of type {present} already; it is wanted of type {kind}.'
+        )
     try:
         if gpu_instance is not None:
             parent.write(GPU_INSTANCE, gpu_instance)
@@ -70,13 +74,14 @@ def create(parent: pci.Function, kind: str, gpu_instance: str | None) -> None:
             return
         why = error.strerror if kind in titles(parent) else 'its card has no room for one'
         raise errors.DriverFailed(
-            f'{parent.address} did not become a vGPU of type {kind}: {why or error}.') from error
+            f'{parent.address} did not become a vGPU of type {kind}: {why or error}.'
+        ) from error
     if holds(parent) != kind:
         raise errors.DriverFailed(f'{parent.address} did not become a vGPU of type {kind}.')
 
 
 def remove(parent: pci.Function, kind: str) -> None:
-    """Take the type away. One of another type is somebody else's."""
+    """Take the type away. If the function has another type, do nothing: another program set it."""
     if holds(parent) != kind:
         return
     try:
@@ -84,4 +89,5 @@ def remove(parent: pci.Function, kind: str) -> None:
     except OSError as error:
         if holds(parent) == kind:
             raise errors.DriverFailed(
-                f'{parent.address} remains a vGPU: {error.strerror or error}.') from error
+                f'{parent.address} remains a vGPU: {error.strerror or error}.'
+            ) from error

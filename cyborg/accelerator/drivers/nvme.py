@@ -10,7 +10,12 @@ class NvmeDriver(nvme.Driver):
         nvme.model('144d', 'Samsung'),
         nvme.model('1bd4', 'Inspur'),
         nvme.model('1cf2', 'ZTE'),
-        pci.Model(pci.ANY, pci.ANY, 'NVMe', 'CUSTOM_SSD',
-                  ('CUSTOM_SSD_{vendor}', 'CUSTOM_SSD_PRODUCT_ID_{device}'),
-                  classes=(nvme.CLASS,)),
+        pci.Model(
+            pci.ANY,
+            pci.ANY,
+            'NVMe',
+            'CUSTOM_SSD',
+            ('CUSTOM_SSD_{vendor}', 'CUSTOM_SSD_PRODUCT_ID_{device}'),
+            classes=(nvme.CLASS,),
+        ),
     )

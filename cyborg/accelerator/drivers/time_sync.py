@@ -3,12 +3,14 @@
 
 from collections.abc import Iterable
 
-from cyborg import objects
-from cyborg.accelerator import host_use, pci
+from oslo_config import cfg
 
-#: All of them carry a receiver.
+from cyborg import objects
+from cyborg.accelerator import host_usage, pci
+
+#: All of these cards have a receiver.
 GNSS = 'CUSTOM_HPTS_GNSS'
-LONGEST = 64  #: of what the card says about itself
+LONGEST = 64  #: characters of a fact that the card reports
 
 
 def _model(vendor: str, device: str, product: str) -> pci.Model:
@@ -16,10 +18,21 @@ def _model(vendor: str, device: str, product: str) -> pci.Model:
 
 
 class TimeSyncDriver(pci.Driver):
-    """Whole cards. The clock of a network card is none: it cannot be had without the card."""
+    """Gives out whole cards. The clock of a network card does not count, because a guest cannot
+    get it without the network card."""
 
     name = 'time_sync_driver'
     type = 'HPTS'
+    subsystems = (*pci.SUBSYSTEMS, 'ptp', 'timecard')
+    options = (
+        pci.resource_class_option('CUSTOM_HPTS'),
+        cfg.ListOpt(
+            'host_addresses',
+            default=[],
+            help='PCI addresses (0000:85:00.0) of cards that keep the time of the host and are '
+            'not given to guests.',
+        ),
+    )
     catalogue = (
         _model('1d9b', '0400', 'Meta Time Card'),
         _model('18d4', '1008', 'Celestica Time Card'),
@@ -27,21 +40,23 @@ class TimeSyncDriver(pci.Driver):
         _model('ad5a', '0400', 'ADVA Time Card'),
     )
 
-    def host_use(self, function: pci.Function) -> str | None:
-        return host_use.clock_use(function)
+    def host_usage(self, function: pci.Function) -> str | None:
+        return host_usage.clock_use(function)
 
     def slice(self, card: pci.Function, model: pci.Model) -> Iterable[objects.Deployable]:
-        if use := self.host_use(card):
+        if use := self.host_usage(card):
             raise pci.Unusable(
-                f'{card.address} is used by the host: {use}. It is offered once that is no '
-                'longer so.')
+                f'{card.address} is used by the host: {use}. It is offered when the host no '
+                'longer uses it.'
+            )
         return super().slice(card, model)
 
     def board_info(self, card: pci.Function) -> dict[str, str]:
-        """What the card's driver tells; nothing while a guest has the card."""
+        """Returns what the kernel's driver of the card reports; nothing while a guest has the
+        card."""
         facts = {}
         for clock in card.children('timecard/ocp*')[:1]:
             facts['serial'] = clock.read('serialnum')
-            # LOST comes with the moment it was lost
+            # the state LOST is followed by the time when it began
             facts['gnss'] = (clock.read('gnss_sync') or '').partition(' ')[0]
         return {key: value[:LONGEST] for key, value in facts.items() if value}

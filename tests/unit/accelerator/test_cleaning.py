@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How functions and disks are cleaned, and why they are not."""
+"""Cleaning functions and disks, and the reasons why it fails."""
 
 import pytest
 
 from cyborg import errors, objects
-from cyborg.accelerator import cleaning, host_use, nvme_erase, pci
+from cyborg.accelerator import cleaning, host_usage, nvme_erase, pci
 
 QAT, NIC, DISK = '0000:85:00.0', '0000:3b:00.0', '0000:c1:00.0'
 
@@ -25,14 +25,19 @@ def disk(host, load):
 @pytest.fixture
 def clean(stored):
     """Clean the first handle of a driver, or the one with a key, by all steps or by some."""
+
     def clean(driver, *steps, key=None, before=None):
         handle, part = next(
-            (handle, part) for device in (before or driver.discover())
-            for part in device.deployables for handle in part.attach_handles
-            if key in (None, handle.key))
+            (handle, part)
+            for device in (before or driver.discover())
+            for part in device.deployables
+            for handle in part.attach_handles
+            if key in (None, handle.key)
+        )
         handle = stored(handle)
         for step in steps or [step.name for step in driver.steps_for(handle)]:
             driver.clean(handle, step, part.name)
+
     return clean
 
 
@@ -74,6 +79,7 @@ def test_the_driver_of_the_host_does_not_see_the_reset(host, qat, clean, monkeyp
         if path.name == 'reset':
             bound.append(function(host, part).driver)
         writer(path, text)
+
     monkeypatch.setattr(host.sysfs, 'writer', write)
     clean(qat, 'reset')
     assert bound == [None]
@@ -109,7 +115,7 @@ def test_a_function_that_a_guest_still_has_is_not_reset(host, qat, clean, name):
 def test_a_card_with_virtual_functions_is_not_reset(host, qat, clean, load):
     before = list(qat.discover())
     before[0].deployables[0].attach_handles[0].info = function(host, QAT).attach_info
-    assert 'has 2 virtual functions, which would go with it' in why(clean, qat, before=before)
+    assert 'has 2 virtual functions, which would be reset with it' in why(clean, qat, before=before)
 
 
 def test_a_function_that_cannot_be_reset_is_told(host, load, clean):
@@ -117,10 +123,11 @@ def test_a_function_that_cannot_be_reset_is_told(host, load, clean):
     assert 'cannot be reset on its own' in why(clean, load('intel_qat_driver'))
 
 
-@pytest.mark.parametrize('error, words', [
-    ('ENOTTY', 'Inappropriate ioctl for device'), ('EBUSY', 'Device or resource busy')])
-def test_a_reset_that_fails_is_told_and_the_driver_is_bound_again(host, load, clean, error,
-                                                                  words):
+@pytest.mark.parametrize(
+    'error, words',
+    [('ENOTTY', 'Inappropriate ioctl for device'), ('EBUSY', 'Device or resource busy')],
+)
+def test_a_reset_that_fails_is_told_and_the_driver_is_bound_again(host, load, clean, error, words):
     host.plug_in('8086:37c8', at=QAT, vfs=0, reset={'error': error})
     assert why(clean, load('intel_qat_driver')) == f'{QAT} was not reset: {words}.'
     assert function(host, QAT).driver == 'c6xx'
@@ -136,14 +143,16 @@ def test_another_driver_that_comes_is_told(host, load, clean):
     host.plug_in('8086:37c8', at=QAT, vfs=0)
     host.sysfs.write(f'{pci.DEVICES}/{QAT}/driver_override', 'pci-stub')
     assert 'The driver c6xx is not bound to 0000:85:00.0 any more' in why(
-        clean, load('intel_qat_driver'))
+        clean, load('intel_qat_driver')
+    )
 
 
 def test_a_driver_that_holds_on_is_told(host, qat, clean):
     part = function(host, QAT).virtual_functions[0].address
     host.tree.fault('bus/pci/drivers/c6xxvf/unbind', 16)
-    assert why(clean, qat) == (f'The driver c6xxvf cannot be unbound from {part}: '
-                               'Device or resource busy.')
+    assert why(clean, qat) == (
+        f'The driver c6xxvf cannot be unbound from {part}: Device or resource busy.'
+    )
 
 
 def test_a_card_that_is_silent_after_its_reset_is_told(host, load, clean):
@@ -161,8 +170,10 @@ def test_a_virtual_function_answers_though_its_ids_read_as_ones(host, qat):
     assert not cleaning.answers(part)
 
 
-@pytest.mark.parametrize('severity, words', [
-    ('fatal', 'fatal'), ('nonfatal', 'non-fatal'), ('correctable', 'correctable')])
+@pytest.mark.parametrize(
+    'severity, words',
+    [('fatal', 'fatal'), ('nonfatal', 'non-fatal'), ('correctable', 'correctable')],
+)
 def test_errors_that_are_counted_meanwhile_are_told(host, load, clean, severity, words):
     host.plug_in('8086:37c8', at=QAT, vfs=0, reset={'counts': severity})
     driver = load('intel_qat_driver')
@@ -178,12 +189,14 @@ def test_an_unknown_step_is_refused(qat, clean):
 
 
 def test_an_interface_that_the_host_uses_is_not_reset(host, load, clean, configure):
-    configure('[nic_devices]\nenabled_nic_types = x710\n[x710]\n'
-              f'physical_device_mappings = physnet1:{NIC}\n')
+    configure(
+        '[nic_devices]\nenabled_nic_types = x710\n[x710]\n'
+        f'physical_device_mappings = physnet1:{NIC}\n'
+    )
     host.plug_in('8086:1572', at=NIC, vfs=0)
     driver = load('intel_nic_driver')
     before = list(driver.discover())
-    host.tree.retell(f'{pci.DEVICES}/{NIC}/net/enp59s0f0/operstate', 'up')
+    host.tree.set_text(f'{pci.DEVICES}/{NIC}/net/enp59s0f0/operstate', 'up')
     assert 'is used by the host: enp59s0f0 is up' in why(clean, driver, before=before)
 
 
@@ -199,10 +212,11 @@ def test_a_vgpu_is_cleaned_by_its_removal(host, load, configure, stored):
     driver.clean(handle, 'remove', '0000:3b:00.0')
 
 
-def test_a_vgpu_that_is_a_virtual_function_is_cleaned_by_its_removal(
-        host, load, configure, stored):
-    configure('[gpu_devices]\nenabled_vgpu_types = nvidia-1155\noffer_vendor_vfio = true\n'
-              '[vgpu_nvidia-1155]\nmax_instances = 2\n')
+def test_a_vgpu_that_is_a_virtual_function_is_cleaned_by_its_removal(host, load, configure, stored):
+    configure(
+        '[gpu_devices]\nenabled_vgpu_types = nvidia-1155\noffer_vendor_vfio = true\n'
+        '[vgpu_nvidia-1155]\nmax_instances = 2\n'
+    )
     host.plug_in('10de:26b9', at='0000:17:00.0')
     driver = load('nvidia_gpu_driver')
     handle = stored(next(driver.discover()).deployables[0].attach_handles[0])
@@ -220,7 +234,10 @@ def test_a_gpu_that_goes_whole_is_reset(host, load, clean):
 def test_levels_contain_one_another():
     steps = (cleaning.RESET, cleaning.FORMAT)
     assert [[step.is_part_of(level) for step in steps] for level in objects.Cleaning] == [
-        [False, False], [True, False], [True, True]]
+        [False, False],
+        [True, False],
+        [True, True],
+    ]
 
 
 # -- disks ---------------------------------------------------------------------------------------
@@ -230,10 +247,10 @@ def test_a_disk_is_formatted(host, disk, clean):
     before = list(disk.discover())
     host.have_guest_use(DISK)
     assert host.traces(DISK) == ['registers', 'namespace 1', 'namespace 2']
-    assert host_use.disk_use(function(host, DISK)).endswith('has partitions')
+    assert host_usage.disk_use(function(host, DISK)).endswith('has partitions')
     clean(disk, before=before)
     assert host.traces(DISK) == []
-    assert host_use.disk_use(function(host, DISK)) is None
+    assert host_usage.disk_use(function(host, DISK)) is None
     assert function(host, DISK).driver == 'nvme'
 
 
@@ -294,10 +311,13 @@ def test_a_disk_that_a_guest_still_has_is_not_formatted(host, disk, clean):
     assert function(host, DISK).driver == 'vfio-pci'
 
 
-@pytest.mark.parametrize('facts, words', [
-    ({'formats': False}, 'Invalid Command Opcode'),
-    ({'namespaces': []}, 'has no namespace any more'),
-])
+@pytest.mark.parametrize(
+    'facts, words',
+    [
+        ({'formats': False}, 'Invalid Command Opcode'),
+        ({'namespaces': []}, 'has no namespace any more'),
+    ],
+)
 def test_a_format_that_fails_is_told_and_the_disk_goes_back(host, load, clean, facts, words):
     host.plug_in('144d:a80a', at=DISK, nvme=facts)
     disk = load('nvme_driver')
@@ -308,7 +328,7 @@ def test_a_format_that_fails_is_told_and_the_disk_goes_back(host, load, clean, f
 
 def test_a_controller_that_does_not_live_is_told(host, disk, clean, monkeypatch):
     monkeypatch.setattr(nvme_erase, 'PATIENCE', 0.05)
-    host.tree.retell(f'{host.tree.real("class/nvme/nvme0")}/state', 'connecting')
+    host.tree.set_text(f'{host.tree.real("class/nvme/nvme0")}/state', 'connecting')
     assert 'is connecting, so the disk cannot be erased' in why(clean, disk, 'format')
 
 
@@ -321,7 +341,8 @@ def test_a_host_without_the_driver_is_told(host, disk, clean):
     host.bus.rebind(DISK, 'vfio-pci')
     host.tree.remove('bus/pci/drivers/nvme')
     assert 'The driver nvme cannot be bound to 0000:c1:00.0: it is not loaded' in why(
-        clean, disk, 'format')
+        clean, disk, 'format'
+    )
     assert function(host, DISK).driver == 'vfio-pci'
 
 
@@ -338,8 +359,7 @@ def test_a_disk_is_sanitized_and_waited_for(host, load, clean, conf, monkeypatch
     clean(disk, before=before)
 
 
-def test_a_sanitize_operation_that_runs_already_is_waited_for(host, load, clean, conf,
-                                                              monkeypatch):
+def test_a_sanitize_operation_that_runs_already_is_waited_for(host, load, clean, conf, monkeypatch):
     monkeypatch.setattr(nvme_erase, 'SANITIZE_PAUSE', 0)
     conf.set_override('nvme_erase', 'sanitize-block', 'cleaning')
     host.plug_in('144d:a80a', at=DISK, nvme={'sanitize_reads': 5})
@@ -347,20 +367,30 @@ def test_a_sanitize_operation_that_runs_already_is_waited_for(host, load, clean,
     clean(load('nvme_driver'), 'format')
 
 
-@pytest.mark.parametrize('facts, words', [
-    ({'sanitizes': False}, 'Invalid Command Opcode'),
-    ({'sanitize_fails': True}, 'was not sanitized'),
-])
-def test_a_sanitize_operation_that_fails_is_told(host, load, clean, conf, monkeypatch, facts,
-                                                 words):
+@pytest.mark.parametrize(
+    'facts, words',
+    [
+        ({'sanitizes': False}, 'Invalid Command Opcode'),
+        ({'sanitize_fails': True}, 'was not sanitized'),
+    ],
+)
+def test_a_sanitize_operation_that_fails_is_told(
+    host, load, clean, conf, monkeypatch, facts, words
+):
     monkeypatch.setattr(nvme_erase, 'SANITIZE_PAUSE', 0)
     conf.set_override('nvme_erase', 'sanitize-block', 'cleaning')
     host.plug_in('144d:a80a', at=DISK, nvme=facts)
     assert words in why(clean, load('nvme_driver'), 'format')
 
 
-@pytest.mark.parametrize('log', ['{"nvme0": {"sstat": 257}}', '{"sstat": 1}',
-                                 '{"nvme0": {"sstat": {"Completed": "(1) Completed"}}}'])
+@pytest.mark.parametrize(
+    'log',
+    [
+        '{"nvme0": {"sstat": 257}}',
+        '{"sstat": 1}',
+        '{"nvme0": {"sstat": {"Completed": "(1) Completed"}}}',
+    ],
+)
 def test_other_forms_of_the_log_are_understood(host, disk, clean, conf, log):
     conf.set_override('nvme_erase', 'sanitize-block', 'cleaning')
     host.tools['nvme'] = lambda verb, *options: log if verb == 'sanitize-log' else ''
@@ -371,21 +401,31 @@ def test_other_forms_of_the_log_are_understood(host, disk, clean, conf, log):
 def test_a_log_that_says_nothing_is_told(host, disk, clean, conf, log):
     conf.set_override('nvme_erase', 'sanitize-block', 'cleaning')
     host.tools['nvme'] = lambda verb, *options: log
-    assert why(clean, disk, 'format').startswith(('0000:c1:00.0 does not tell', 'nvme sanitize'))
+    assert why(clean, disk, 'format').startswith(('0000:c1:00.0 does not report', 'nvme sanitize'))
 
 
 @pytest.fixture
 def divided(host, load):
     """A disk whose virtual functions the host's driver takes."""
+
     def divided(**facts):
-        host.plug_in('1b36:0010', at=DISK, driver='pci-pf-stub', sriov={
-            'total': 4, 'enabled': 2, 'offset': 1,
-            'vf': {'device': '0010', 'driver': 'nvme', 'nvme': {'serial': 'V', **facts}}})
+        host.plug_in(
+            '1b36:0010',
+            at=DISK,
+            driver='pci-pf-stub',
+            sriov={
+                'total': 4,
+                'enabled': 2,
+                'offset': 1,
+                'vf': {'device': '0010', 'driver': 'nvme', 'nvme': {'serial': 'V', **facts}},
+            },
+        )
         driver = load('nvme_driver')
         part = function(host, DISK).virtual_functions[0].address
         before = list(driver.discover())
         host.have_guest_use(part)
         return driver, part, before
+
     return divided
 
 
@@ -398,7 +438,8 @@ def test_a_virtual_function_is_formatted(host, divided, clean):
 def test_a_format_that_concerns_other_guests_is_refused(host, divided, clean):
     driver, part, before = divided(fna=2)
     assert 'would format the namespaces of other virtual functions' in why(
-        clean, driver, before=before)
+        clean, driver, before=before
+    )
     assert 'namespace 1' in host.traces(part)
 
 
@@ -412,9 +453,15 @@ def test_root_formats_disks_that_the_driver_has_and_the_host_does_not_use(host, 
     host.plug_in('144d:a80a', at='0000:c5:00.0', nvme={'namespaces': [{'mounted': True}]})
     wanted = ('nvme', 'format', '/dev/nvme0n2', '--ses=1', '--force', '--timeout=1000')
     assert disk.may_run(wanted)
-    for number, word in ((1, 'write'), (2, '/dev/nvme1n1'), (2, '/dev/sda'), (3, '--ses=0'),
-                         (2, '/dev/nvme0n2/../sda'), (0, 'sh')):
-        assert not disk.may_run((*wanted[:number], word, *wanted[number + 1:]))
+    for number, word in (
+        (1, 'write'),
+        (2, '/dev/nvme1n1'),
+        (2, '/dev/sda'),
+        (3, '--ses=0'),
+        (2, '/dev/nvme0n2/../sda'),
+        (0, 'sh'),
+    ):
+        assert not disk.may_run((*wanted[:number], word, *wanted[number + 1 :]))
 
 
 def test_a_disk_that_the_operator_keeps_for_the_host_is_not_touched(host, disk, clean, conf):
@@ -422,8 +469,9 @@ def test_a_disk_that_the_operator_keeps_for_the_host_is_not_touched(host, disk, 
     conf.set_override('host_addresses', [DISK.upper()], 'nvme_driver')
     for step in ('reset', 'format', 'verify'):
         assert 'its card is kept for it' in why(clean, disk, step, before=before)
-    assert not disk.may_run(('nvme', 'format', '/dev/nvme0n1', '--ses=1', '--force',
-                             '--timeout=1000'))
+    assert not disk.may_run(
+        ('nvme', 'format', '/dev/nvme0n1', '--ses=1', '--force', '--timeout=1000')
+    )
     assert not disk.may_write(host.sysfs.path / 'bus/pci/drivers_probe', DISK)
     assert not disk.may_write((host.sysfs.path / pci.DEVICES / DISK).resolve() / 'reset', '1')
 
@@ -448,7 +496,11 @@ def test_versions_are_told_as_far_as_they_are_known(host, disk, stored):
     host.tree.link('bus/pci/drivers/nvme/module', 'module/nvme')
     host.tree.file('proc/sys/kernel/osrelease', '6.12.1')
     handle = stored(next(disk.discover()).deployables[0].attach_handles[0])
-    assert disk.versions(handle) == {'kernel': '6.12.1', 'kernel_driver': 'nvme',
-                                     'kernel_driver_version': '1.0', 'firmware': '1.0'}
+    assert disk.versions(handle) == {
+        'kernel': '6.12.1',
+        'kernel_driver': 'nvme',
+        'kernel_driver_version': '1.0',
+        'firmware': '1.0',
+    }
     host.pull_out(DISK)
     assert disk.versions(handle) == {'kernel': '6.12.1'}

@@ -19,9 +19,14 @@ WITHOUT_CATALOGUE = {'fake_driver', 'nvmf_spdk_driver', 'pci_driver'}
 
 @pytest.mark.parametrize('name', NAMES)
 def test_it_has_a_page_that_is_listed(name):
-    [page] = [path for path in PAGES.glob('*.rst')
-              if any(line.startswith((':Driver', '          of')) and f'``{name}``' in line
-                     for line in path.read_text().splitlines())]
+    [page] = [
+        path
+        for path in PAGES.glob('*.rst')
+        if any(
+            line.startswith((':Driver', '          of')) and f'``{name}``' in line
+            for line in path.read_text().splitlines()
+        )
+    ]
     assert f'   {page.stem}\n' in (PAGES / 'index.rst').read_text()
 
 
@@ -34,5 +39,8 @@ def test_it_has_a_section_of_options(conf, name):
 def test_one_of_its_cards_can_be_simulated(host, load, name):
     for number, model in enumerate(catalogue.models()):
         host.plug_in(model, at=f'0000:{0x10 + 2 * number:02x}:00.0')
-    assert any(model.fits(function) for model in load(name).catalogue
-               for function in pci.functions(host.sysfs))
+    assert any(
+        model.fits(function)
+        for model in load(name).catalogue
+        for function in pci.functions(host.sysfs)
+    )

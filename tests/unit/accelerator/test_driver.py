@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How drivers are found, and what the fake one says."""
+"""Loading drivers, and the devices of the fake one."""
 
 from importlib import metadata
 
 import pytest
+from oslo_config import cfg
 
 from cyborg import errors, objects
 from cyborg.accelerator import driver
 from cyborg.accelerator.sysfs import Sysfs
+from cyborg.conf import opts
 
 
 @pytest.fixture
@@ -16,8 +18,7 @@ def entry_points(monkeypatch):
     known = {}
 
     def find(manager):
-        return [metadata.EntryPoint(name, value, driver.NAMESPACE)
-                for name, value in known.items()]
+        return [metadata.EntryPoint(name, value, driver.NAMESPACE) for name, value in known.items()]
 
     monkeypatch.setattr(driver.stevedore.NamedExtensionManager, 'list_entry_points', find)
     return known
@@ -71,8 +72,53 @@ def test_a_driver_that_does_not_start_is_named_in_one_sentence(conf, tmp_path, e
 
 def test_a_driver_must_bear_the_name_it_is_found_by(conf, tmp_path, entry_points):
     entry_points['other'] = f'{__name__}:Plain'
-    with pytest.raises(errors.ConfigError, match='Driver other is not a driver of that name'):
+    with pytest.raises(
+        errors.ConfigError, match='Driver other is not a Driver class with that name'
+    ):
         driver.load(['other'], conf, Sysfs(tmp_path))
+
+
+class Configured(Plain):
+    name = 'configured'
+    options = (cfg.IntOpt('speed', default=1, min=1),)
+
+
+class Contradicting(Plain):
+    name = 'contradicting'
+    option_groups = {'configured': (cfg.IntOpt('speed', default=2),)}
+
+
+def test_a_value_that_is_not_valid_is_told_when_the_driver_is_loaded(
+    conf, configure, tmp_path, entry_points
+):
+    entry_points['configured'] = f'{__name__}:Configured'
+    configure('[configured]\nspeed = 0\n')
+    with pytest.raises(errors.ConfigError, match='Driver configured cannot .*speed'):
+        driver.load(['configured'], conf, Sysfs(tmp_path))
+
+
+def test_drivers_that_declare_an_option_differently_do_not_run_together(
+    conf, tmp_path, entry_points
+):
+    entry_points['configured'] = f'{__name__}:Configured'
+    entry_points['contradicting'] = f'{__name__}:Contradicting'
+    with pytest.raises(errors.ConfigError, match='Driver contradicting .*duplicate.*speed'):
+        driver.load(['configured', 'contradicting'], conf, Sysfs(tmp_path))
+
+
+def test_a_driver_that_cannot_be_imported_keeps_no_other_from_the_sample(entry_points, caplog):
+    entry_points['configured'] = f'{__name__}:Configured'
+    entry_points['gone'] = 'cyborg.no_such_module:Driver'
+    groups = dict(opts.list_opts())
+    assert [each.name for each in groups['configured']] == ['speed']
+    assert 'gone' not in groups
+    assert 'Driver gone does not load' in caplog.text
+
+
+def test_an_option_that_drivers_share_is_listed_once():
+    groups = dict(opts.list_opts())
+    assert [each.name for each in groups['fpga']].count('blank_images') == 1
+    assert [each.name for each in groups['cleaning']].count('nvme_erase') == 1
 
 
 def test_attach_and_detach_do_nothing_unless_a_driver_says_so(conf, tmp_path):
@@ -103,7 +149,9 @@ class TestFakeDriver:
         assert (deployable.resource_class, deployable.num_accelerators) == ('FPGA', 16)
         assert deployable.traits == ['CUSTOM_FAKE_DEVICE']
         assert {each.key: each.value for each in deployable.attributes} == {
-            'traits1': 'CUSTOM_FAKE_DEVICE', 'rc': 'FPGA'}
+            'traits1': 'CUSTOM_FAKE_DEVICE',
+            'rc': 'FPGA',
+        }
 
     def test_its_handles_count_up_and_no_two_are_alike(self, conf):
         [device] = self.discover(conf)
@@ -116,8 +164,9 @@ class TestFakeDriver:
         assert len(set(places)) == len({each.key for each in handles}) == 16
 
     def test_it_looks_the_same_every_time(self, conf):
-        assert ([each.obj_to_primitive() for each in self.discover(conf)]
-                == [each.obj_to_primitive() for each in self.discover(conf)])
+        assert [each.obj_to_primitive() for each in self.discover(conf)] == [
+            each.obj_to_primitive() for each in self.discover(conf)
+        ]
 
     def test_it_can_have_more_or_fewer_of_everything(self, conf):
         conf.set_override('devices', 3, group='fake_driver')

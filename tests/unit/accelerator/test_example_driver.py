@@ -11,8 +11,10 @@ from cyborg.accelerator import mdev
 
 GUIDE = Path(__file__).parents[3] / 'doc/source/contributor'
 CARD = '0000:3b:00.0'
-SHARED = {'driver': 'acme', 'mdev': {'types': {
-    'quarter': {'name': 'Acme Quarter', 'max_instance': 4}}}}
+SHARED = {
+    'driver': 'acme',
+    'mdev': {'types': {'quarter': {'name': 'Acme Quarter', 'max_instance': 4}}},
+}
 
 
 @pytest.fixture
@@ -35,8 +37,10 @@ def test_a_card_can_be_used_by_four(host, driver, stored):
 def test_attaching_and_detaching_may_be_repeated(host, driver, stored):
     host.plug_in('1234:5678', at=CARD, **SHARED)
     handle = stored(next(driver.discover()).deployables[0].attach_handles[0])
-    for verb, is_there in ((lambda: driver.attach(handle, None), True),
-                           (lambda: driver.detach(handle), False)):
+    for verb, is_there in (
+        (lambda: driver.attach(handle, None), True),
+        (lambda: driver.detach(handle), False),
+    ):
         verb()
         verb()
         assert host.sysfs.has(f'{mdev.DEVICES}/{handle.uuid}') is is_there

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all FPGAs have in common."""
+"""Behaviour that all FPGA drivers share."""
 
 import pytest
 
@@ -14,19 +14,35 @@ KPIS = f'[fpga]\nfunction_kpis = {FUNCTION}:throughput_gbps=40, latency_us=3\n'
 @pytest.fixture
 def attributes(host, load):
     """Of card and region: key -> value and what is below it."""
+
     def attributes():
         [device] = load('intel_fpga_driver').discover()
-        return [{each.key: (each.value, {child.key: child.value for child in each.children})
-                 for each in deployable.attributes} for deployable in device.deployables]
+        return [
+            {
+                each.key: (each.value, {child.key: child.value for child in each.children})
+                for each in deployable.attributes
+            }
+            for deployable in device.deployables
+        ]
+
     host.plug_in('8086:09c4', at=ADDRESS)
     return attributes
 
 
 def test_a_card_tells_its_shell_and_more_of_it(attributes):
     card, _ = attributes()
-    assert card == {'shell_id': ('0x121000200000164', {
-        'ports_num': '1', 'bitstream_metadata': '0x0', 'cache_size': '0',
-        'fabric_version': '0', 'socket_id': '0'})}
+    assert card == {
+        'shell_id': (
+            '0x121000200000164',
+            {
+                'ports_num': '1',
+                'bitstream_metadata': '0x0',
+                'cache_size': '0',
+                'fabric_version': '0',
+                'socket_id': '0',
+            },
+        )
+    }
 
 
 def test_figures_of_a_function_are_below_it(configure, attributes):
@@ -43,16 +59,33 @@ def test_another_function_has_none_of_them(host, configure, attributes):
     assert region['function_uuid'] == (other, {})
 
 
-@pytest.mark.parametrize('line', ['fast', 'fast:a=1', FUNCTION, f'{FUNCTION}:', f'{FUNCTION}:a',
-                                  f'{FUNCTION}:=1', f'{FUNCTION}:a=1,,b=2'])
+@pytest.mark.parametrize(
+    'line',
+    [
+        'fast',
+        'fast:a=1',
+        FUNCTION,
+        f'{FUNCTION}:',
+        f'{FUNCTION}:a',
+        f'{FUNCTION}:=1',
+        f'{FUNCTION}:a=1,,b=2',
+    ],
+)
 def test_a_mistake_is_one_sentence(configure, load, line):
     configure(f'[fpga]\nfunction_kpis = {line}\n')
     with pytest.raises(errors.ConfigError, match='function_kpis has'):
         load('intel_fpga_driver')
 
 
-@pytest.mark.parametrize(('words', 'found'), [
-    (None, ()), ('', ()), ('junk', ()), (FUNCTION.replace('-', ''), (FUNCTION,)),
-    (f'{FUNCTION}\n{FUNCTION}\nx', (FUNCTION,))])
+@pytest.mark.parametrize(
+    ('words', 'found'),
+    [
+        (None, ()),
+        ('', ()),
+        ('junk', ()),
+        (FUNCTION.replace('-', ''), (FUNCTION,)),
+        (f'{FUNCTION}\n{FUNCTION}\nx', (FUNCTION,)),
+    ],
+)
 def test_uuids_are_read_with_and_without_dashes(words, found):
     assert fpga.uuids(words) == found

@@ -37,17 +37,21 @@ class TestPort:
         def ioctl(file, request, argument):
             size, flags, port, length, address = struct.unpack('=IIIIQ', argument)
             asked.append((request, size, flags, port, ctypes.string_at(address, length)))
+
         fpga_kernel.load_port(device, '3', image, ioctl)
-        assert asked == [(0xb680, 24, 0, 3, b'bits' * 1000)]
+        assert asked == [(0xB680, 24, 0, 3, b'bits' * 1000)]
 
     def test_what_the_kernel_has_against_it_rises(self, device, image):
         def ioctl(file, request, argument):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
+
         with pytest.raises(OSError, match='Input/output error'):
             fpga_kernel.load_port(device, '0', image, ioctl)
 
-    @pytest.mark.parametrize(('content', 'sentence'), [
-        (b'noise', 'is not a GBS'), (gbs()[:-4000], 'has a description but no bits')])
+    @pytest.mark.parametrize(
+        ('content', 'sentence'),
+        [(b'noise', 'is not a GBS'), (gbs()[:-4000], 'has a description but no bits')],
+    )
     def test_what_is_no_image_never_gets_there(self, device, image, content, sentence):
         image.write_bytes(content)
         with pytest.raises(fpga_kernel.Failed, match=sentence):
@@ -71,8 +75,14 @@ class TestManager:
             if not host.tree.path('lib/firmware').exists():
                 host.tree.path('lib/firmware').symlink_to(tmp_path / 'firmware')
             fpga_kernel.load_manager(
-                name, extent, tmp_path / 'image', tmp_path / 'firmware',
-                host.sysfs.path / 'class/fpga_manager', host.sysfs.writer)
+                name,
+                extent,
+                tmp_path / 'image',
+                tmp_path / 'firmware',
+                host.sysfs.path / 'class/fpga_manager',
+                host.sysfs.writer,
+            )
+
         return load
 
     @pytest.mark.parametrize(('extent', 'flags'), [('full', '0'), ('partial', '1')])
@@ -92,10 +102,18 @@ class TestManager:
             load()
 
 
-@pytest.mark.parametrize('words', [
-    [], ['port'], ['port', '/dev/sda', '0', '/image'], ['port', '/dev/dfl-fme.0', 'x', '/image'],
-    ['manager', '../fpga0', 'full', '/image'], ['manager', 'fpga0', 'half', '/image'],
-    ['manager', 'fpga0', 'full', '/image', 'more']])
+@pytest.mark.parametrize(
+    'words',
+    [
+        [],
+        ['port'],
+        ['port', '/dev/sda', '0', '/image'],
+        ['port', '/dev/dfl-fme.0', 'x', '/image'],
+        ['manager', '../fpga0', 'full', '/image'],
+        ['manager', 'fpga0', 'half', '/image'],
+        ['manager', 'fpga0', 'full', '/image', 'more'],
+    ],
+)
 def test_the_command_says_how_it_is_called(monkeypatch, words):
     monkeypatch.setattr(sys, 'argv', ['cyborg-fpga-load', *words])
     with pytest.raises(SystemExit, match='Usage: cyborg-fpga-load'):
@@ -105,7 +123,8 @@ def test_the_command_says_how_it_is_called(monkeypatch, words):
 def test_the_command_says_what_failed(monkeypatch, tmp_path):
     image = tmp_path / 'image'
     image.write_bytes(b'noise')
-    monkeypatch.setattr(sys, 'argv', ['cyborg-fpga-load', 'port', '/dev/dfl-fme.999', '0',
-                                      str(image)])
+    monkeypatch.setattr(
+        sys, 'argv', ['cyborg-fpga-load', 'port', '/dev/dfl-fme.999', '0', str(image)]
+    )
     with pytest.raises(SystemExit, match='is not a GBS'):
         fpga_load.main()

@@ -19,8 +19,10 @@ def card(host):
 @pytest.fixture
 def show(host, card):
     """Have the card's directory hold something."""
+
     def show(name, text):
         host.tree.file(f'{host.tree.real(pci.DEVICES)}/{ADDRESS}/{name}', text)
+
     return show
 
 
@@ -40,8 +42,9 @@ def test_one_that_had_a_fatal_error_keeps_its_place_and_says_so(card, show, disc
     show('aer_dev_fatal', COUNTERS.format(name='FATAL', count=1))
     [after] = discover()
     assert 'more than 0 fatal PCI errors' in after.fault
-    assert ([each.obj_to_primitive() for each in after.deployables]
-            == [each.obj_to_primitive() for each in before.deployables])
+    assert [each.obj_to_primitive() for each in after.deployables] == [
+        each.obj_to_primitive() for each in before.deployables
+    ]
 
 
 def test_what_is_tolerated_is_the_operators(conf, card, show, discover):
@@ -64,8 +67,10 @@ def test_one_that_sleeps_is_let_sleep(card, show):
     assert not health.is_silent(card)
 
 
-@pytest.mark.parametrize('noise', ['', 'TOTAL_ERR_FATAL', 'TOTAL_ERR_FATAL many', '\xff\xfe',
-                                   'TOTAL_ERR_FATAL ' + '9' * 40])
+@pytest.mark.parametrize(
+    'noise',
+    ['', 'TOTAL_ERR_FATAL', 'TOTAL_ERR_FATAL many', '\xff\xfe', 'TOTAL_ERR_FATAL ' + '9' * 40],
+)
 def test_noise_is_no_error(card, show, noise):
     show('aer_dev_fatal', noise)
     assert health.errors_counted(card, 'fatal') == 0
@@ -79,27 +84,37 @@ def test_a_guest_cannot_spoil_the_card_for_others(host, card, discover):
 
 @pytest.fixture
 def options(configure):
-    configure('[nic_devices]\nenabled_nic_types = x710\n'
-              f'[x710]\nphysical_device_mappings = physnet1:{ADDRESS}\n'
-              '[pci]\npassthrough_whitelist = {"address": "0000:6b:*"}\n')
+    configure(
+        '[nic_devices]\nenabled_nic_types = x710\n'
+        f'[x710]\nphysical_device_mappings = physnet1:{ADDRESS}\n'
+        '[pci]\npassthrough_whitelist = {"address": "0000:6b:*"}\n'
+    )
 
 
 #: of each driver that gives out virtual functions
-SHARED = {'intel_qat_driver': '8086:4940', 'amd_gpu_driver': '1002:74a1',
-          'intel_gpu_driver': '8086:56c0', 'intel_nic_driver': '8086:1572',
-          'nvme_driver': '144d:a80a', 'pci_driver': '8086:37c8', 'intel_fpga_driver': '8086:09c4'}
+SHARED = {
+    'intel_qat_driver': '8086:4940',
+    'amd_gpu_driver': '1002:74a1',
+    'intel_gpu_driver': '8086:56c0',
+    'intel_nic_driver': '8086:1572',
+    'nvme_driver': '144d:a80a',
+    'pci_driver': '8086:37c8',
+    'intel_fpga_driver': '8086:09c4',
+}
 SRIOV = {'total': 4, 'offset': 8, 'vf': {'device': 'ffff'}}
 
 
 @pytest.mark.parametrize('name', SHARED)
 def test_whole_cards_that_could_have_parts_say_what_ails_them_if_they_had(
-        host, load, options, name):
+    host, load, options, name
+):
     host.plug_in(SHARED[name], at=ADDRESS, sriov=SRIOV)
 
     def look():
         [device] = load(name).discover()
         assert device.deployables and not device.fault
-        return device.doubt
+        return device.fault_if_changed
+
     assert 'has none now: make them anew' in look()
     host.sysfs.write(f'{pci.DEVICES}/{ADDRESS}/driver_override', 'vfio-pci')
     host.sysfs.write(f'{pci.DEVICES}/{ADDRESS}/driver/unbind', ADDRESS)
@@ -139,13 +154,13 @@ def test_cards_that_have_their_parts_or_never_had_any_leave_no_doubt(host, card,
     host.plug_in('19e5:d802', at='0000:70:00.0')
     [shared] = load('intel_qat_driver').discover()
     [whole] = load('huawei_ascend_driver').discover()
-    assert (shared.doubt, whole.doubt) == (None, None)
+    assert (shared.fault_if_changed, whole.fault_if_changed) == (None, None)
 
 
 def test_of_nvidia_cards_the_options_say_whether_they_go_whole(host, load):
     host.plug_in('10de:20b5', at=ADDRESS, vfs=0)
     [device] = load('nvidia_gpu_driver').discover()
-    assert (device.fault, device.doubt) == (None, None)
+    assert (device.fault, device.fault_if_changed) == (None, None)
 
 
 def test_parts_that_sit_on_the_card_itself_are_not_the_whole_of_it(conf, host):
@@ -154,8 +169,12 @@ def test_parts_that_sit_on_the_card_itself_are_not_the_whole_of_it(conf, host):
         catalogue = (pci.Model('1234', '5678', 'Acme', 'CUSTOM_NPU'),)
 
         def slice(self, card, model):
-            yield self.deployable(card.address, model, [
-                objects.AttachHandle(key='0', type='MDEV', info=card.attach_info)])
+            yield self.deployable(
+                card.address,
+                model,
+                [objects.AttachHandle(key='0', type='MDEV', info=card.attach_info)],
+            )
+
     host.plug_in('1234:5678', at=ADDRESS, sriov=SRIOV)
     [device] = Shared(conf, host.sysfs).discover()
-    assert device.doubt is None
+    assert device.fault_if_changed is None

@@ -23,9 +23,11 @@ def gpu(host):
 
 def refuse(host, monkeypatch, number, before=lambda: None):
     """The kernel answers the next write with an error, after something else happened."""
+
     def write(path, text):
         before()
         raise OSError(number, os.strerror(number))
+
     monkeypatch.setattr(host.sysfs, 'writer', write)
 
 
@@ -47,12 +49,13 @@ class TestTypes:
             (kind.path / name).unlink()
         assert (kind.title, kind.available, kind.max_instances) == ('nvidia-223', 0, None)
 
-
     @pytest.mark.parametrize('noise', ['-1', '99999', '9' * 40, 'many'])
     def test_numbers_that_cannot_be_true_are_absent(self, gpu, noise):
         kind = mdev.types(gpu)['nvidia-223']
-        for name, text in (('available_instances', noise),
-                           ('description', f'max_instance={noise}')):
+        for name, text in (
+            ('available_instances', noise),
+            ('description', f'max_instance={noise}'),
+        ):
             (kind.path / name).unlink()
             (kind.path / name).write_text(text)
         assert (kind.available, kind.max_instances) == (0, None)
@@ -135,6 +138,7 @@ class TestCreate:
         def later(path, text):
             late.append(threading.Timer(0.2, write, (path, text)))
             late[0].start()
+
         monkeypatch.setattr(host.sysfs, 'writer', later)
         mdev.create(gpu, 'nvidia-223', ONE)
         late[0].join()
@@ -149,6 +153,7 @@ class TestCreate:
                 results.append('made')
             except errors.DriverFailed as error:
                 results.append('full' if 'no room' in str(error) else str(error))
+
         threads = [threading.Thread(target=take, args=(number,)) for number in range(1, 13)]
         for thread in threads:
             thread.start()
@@ -200,6 +205,7 @@ class TestDefinitions:
                 return '\n'.join(f'{each} {ADDRESS} nvidia-223 auto' for each in defined)
             defined.remove(options[-1])
             return ''
+
         host.tools['mdevctl'] = mdevctl
         return defined
 
@@ -224,6 +230,7 @@ class TestDefinitions:
             if verb == 'undefine':
                 raise OSError('mdevctl ended with 1: read-only file system')
             return ONE
+
         host.tools['mdevctl'] = mdevctl
-        with pytest.raises(errors.DriverFailed, match='stays: .*read-only'):
+        with pytest.raises(errors.DriverFailed, match='cannot be removed: .*read-only'):
             mdev.remove(host.sysfs, ONE)

@@ -33,8 +33,7 @@ class TestFunction:
         assert (gpu.class_code, gpu.numa_node, gpu.driver) == ('030200', 1, 'nvidia')
         assert gpu.iommu_group.isdecimal()
         assert not gpu.is_virtual
-        assert gpu.attach_info == {
-            'domain': '0000', 'bus': '3b', 'device': '00', 'function': '0'}
+        assert gpu.attach_info == {'domain': '0000', 'bus': '3b', 'device': '00', 'function': '0'}
 
     def test_what_it_lacks_is_absent(self, host):
         host.plug_in('10de:1eb8', at='0000:3b:00.0', driver=None, iommu=False, numa_node=-1)
@@ -84,7 +83,10 @@ class TestDiscovery:
         assert (device.key, device.type, device.vendor) == ('0000:6b:00.0', 'NIC', '8086')
         assert (device.model, device.driver_name) == ('Maker Fast Card', 'cards_driver')
         assert device.std_board_info == {
-            'product_id': '4940', 'controller': '0b4000', 'numa_node': '1'}
+            'product_id': '4940',
+            'controller': '0b4000',
+            'numa_node': '1',
+        }
         assert device.fault is None
         assert [(path.type, path.info['bus']) for path in device.control_paths] == [('PCI', '6b')]
         [deployable] = device.deployables
@@ -100,9 +102,10 @@ class TestDiscovery:
         [device] = discover()
         [deployable] = device.deployables
         assert deployable.num_accelerators == 3
-        assert [(handle.key, handle.info['device'], handle.info['function'])
-                for handle in deployable.attach_handles] == [
-                    ('vf0', '01', '0'), ('vf1', '01', '1'), ('vf2', '01', '2')]
+        assert [
+            (handle.key, handle.info['device'], handle.info['function'])
+            for handle in deployable.attach_handles
+        ] == [('vf0', '01', '0'), ('vf1', '01', '1'), ('vf2', '01', '2')]
 
     def test_only_what_fits_the_catalogue_is_found(self, host, discover):
         host.plug_in('10de:1eb8', at='0000:3b:00.0')
@@ -110,13 +113,26 @@ class TestDiscovery:
         host.plug_in('1d9b:0400', at='0000:3d:00.0')
         host.plug_in('1d9b:0400', at='0000:3e:00.0', subsystem='1d9b:0007')
         assert [(device.key, device.model) for device in discover()] == [
-            ('0000:3b:00.0', 'Any Card'), ('0000:3e:00.0', 'Other Card')]
+            ('0000:3b:00.0', 'Any Card'),
+            ('0000:3e:00.0', 'Other Card'),
+        ]
 
     def test_ids_may_be_part_of_traits_and_virtual_functions_of_a_class_of_their_own(
-            self, conf, host):
+        self, conf, host
+    ):
         class Shared(Cards):
-            catalogue = (pci.Model(pci.ANY, pci.ANY, 'Any', 'PGPU', ('CUSTOM_{vendor}_{device}',),
-                                   classes=('0b40',), virtual_class='VGPU'),)
+            catalogue = (
+                pci.Model(
+                    pci.ANY,
+                    pci.ANY,
+                    'Any',
+                    'PGPU',
+                    ('CUSTOM_{vendor}_{device}',),
+                    classes=('0b40',),
+                    virtual_class='VGPU',
+                ),
+            )
+
         host.plug_in('8086:4940', at='0000:6b:00.0', vfs=2)
         host.plug_in('8086:37c8', at='0000:6d:00.0', vfs=0)
         shared, whole = (device.deployables[0] for device in Shared(conf, host.sysfs).discover())
@@ -131,12 +147,24 @@ class TestDiscovery:
         assert 'is in no IOMMU group' in device.fault
 
     def test_a_card_that_shares_its_group_with_what_the_host_uses_is_not_offered(
-            self, conf, tmp_path):
-        host = Host.described(tmp_path / 'shared', {
-            'cards': [{'model': '10de:1eb8', 'at': '0000:3b:00.0'},
-                      {'vendor': '10de', 'device': '10f0', 'class': '040300',
-                       'at': '0000:3b:00.1', 'driver': 'snd_hda_intel'}],
-            'groups': {'0000:3a:1c.0': 7, '0000:3b:00.0': 7, '0000:3b:00.1': 7}})
+        self, conf, tmp_path
+    ):
+        host = Host.described(
+            tmp_path / 'shared',
+            {
+                'cards': [
+                    {'model': '10de:1eb8', 'at': '0000:3b:00.0'},
+                    {
+                        'vendor': '10de',
+                        'device': '10f0',
+                        'class': '040300',
+                        'at': '0000:3b:00.1',
+                        'driver': 'snd_hda_intel',
+                    },
+                ],
+                'groups': {'0000:3a:1c.0': 7, '0000:3b:00.0': 7, '0000:3b:00.1': 7},
+            },
+        )
         gpu = pci.Function.at(host.sysfs, '0000:3b:00.0')
         assert [each.address for each in gpu.companions] == ['0000:3b:00.1']  # and no bridge
         [device] = Cards(conf, host.sysfs).discover()
@@ -176,10 +204,15 @@ class TestHandle:
         handle = stored(device.deployables[0].attach_handles[1])
         assert Cards(conf, host.sysfs).function(handle).address == '0000:6b:01.1'
 
-    @pytest.mark.parametrize('info', [
-        {}, {'domain': '0000', 'bus': '6b', 'device': '01'},
-        {'domain': '..', 'bus': '..', 'device': 'x', 'function': '0'},
-        {'domain': '0000', 'bus': '6b', 'device': '01', 'function': '0/../../x'}])
+    @pytest.mark.parametrize(
+        'info',
+        [
+            {},
+            {'domain': '0000', 'bus': '6b', 'device': '01'},
+            {'domain': '..', 'bus': '..', 'device': 'x', 'function': '0'},
+            {'domain': '0000', 'bus': '6b', 'device': '01', 'function': '0/../../x'},
+        ],
+    )
     def test_one_that_sits_nowhere_is_refused(self, conf, host, stored, info):
         handle = stored(objects.AttachHandle(key='vf0', type='PCI', info=info))
         with pytest.raises(errors.DriverFailed, match=handle.uuid):

@@ -84,8 +84,12 @@ def part_of(address, name):
     return below(address, f'virtfn0/{name}')
 
 
-WANTED = [below(T4, f'{TYPE}/create'), f'{mdev.DEVICES}/{UUID}/remove',
-          part_of(L40S, 'nvidia/current_vgpu_type'), part_of(L40S, 'nvidia/gpu_instance_id')]
+WANTED = [
+    below(T4, f'{TYPE}/create'),
+    f'{mdev.DEVICES}/{UUID}/remove',
+    part_of(L40S, 'nvidia/current_vgpu_type'),
+    part_of(L40S, 'nvidia/gpu_instance_id'),
+]
 
 
 @pytest.mark.parametrize('name', WANTED)
@@ -96,18 +100,30 @@ def test_what_a_driver_declares_is_written_on_its_devices(root, name):
 
 REFUSED = [
     # not declared, on a device of its own
-    below(T4, 'driver_override'), below(T4, 'remove'), part_of(L40S, 'driver_override'),
-    below(L40S, 'sriov_numvfs'), below(T4, f'{TYPE}/{TYPE}/create'), below(T4, 'create'),
+    below(T4, 'driver_override'),
+    below(T4, 'remove'),
+    part_of(L40S, 'driver_override'),
+    below(L40S, 'sriov_numvfs'),
+    below(T4, f'{TYPE}/{TYPE}/create'),
+    below(T4, 'create'),
     # declared, on another device
-    below(QAT, f'{TYPE}/create'), below(QAT, 'nvidia/current_vgpu_type'), f'{QAT}/create',
-    below(QAT, f'{UUID}/remove'), part_of(QAT, 'nvidia/current_vgpu_type'),
+    below(QAT, f'{TYPE}/create'),
+    below(QAT, 'nvidia/current_vgpu_type'),
+    f'{QAT}/create',
+    below(QAT, f'{UUID}/remove'),
+    part_of(QAT, 'nvidia/current_vgpu_type'),
     # what lies within a device of another, which lies within its own
     below(T4, f'{QAT}/{TYPE}/create'),
     # no device of the bus, though it looks like one
-    f'devices/{T4}/{TYPE}/create', f'kernel/{T4}/{UUID}/remove',
+    f'devices/{T4}/{TYPE}/create',
+    f'kernel/{T4}/{UUID}/remove',
     # elsewhere
-    'power/state', 'drivers_probe', 'bus/pci/drivers_probe', 'bus/pci/drivers/vfio-pci/bind',
-    f'../{T4}/{UUID}/remove', below(T4, f'../../../../../etc/{UUID}/remove'),
+    'power/state',
+    'drivers_probe',
+    'bus/pci/drivers_probe',
+    'bus/pci/drivers/vfio-pci/bind',
+    f'../{T4}/{UUID}/remove',
+    below(T4, f'../../../../../etc/{UUID}/remove'),
 ]
 
 
@@ -148,22 +164,33 @@ def test_a_driver_that_is_not_enabled_counts_for_nothing(root, conf, tools, enab
 PLACE = ['-B', '0x5e', '-D', '0x00', '-F', '0x0']
 
 
-@pytest.mark.parametrize('command', [
-    ['mdevctl', 'undefine', '--uuid', UUID],
-    ['mdevctl', 'list', '--defined', '--uuid', UUID],
-    ['fpgaconf', *PLACE, '/var/lib/cyborg/image'],
-])
+@pytest.mark.parametrize(
+    'command',
+    [
+        ['mdevctl', 'undefine', '--uuid', UUID],
+        ['mdevctl', 'list', '--defined', '--uuid', UUID],
+        ['fpgaconf', *PLACE, '/var/lib/cyborg/image'],
+    ],
+)
 def test_what_a_driver_declares_is_run(root, tools, command):
     assert privileged.run(command).split() == command[1:]
 
 
-@pytest.mark.parametrize('command', [
-    [], ['sh', '-c', 'true'], ['mdevctl'], ['mdevctl', 'start', '--uuid', UUID],
-    ['mdevctl', 'undefine', '--uuid', UUID, '--parent', T4],
-    ['/opt/mdevctl', 'undefine', '--uuid', UUID], ['../bin/mdevctl', 'undefine', '--uuid', UUID],
-    ['fpgaconf', *PLACE, '--force'], ['fpgaconf', '/var/lib/cyborg/image'],
-    ['fpgaconf', '-B', '0x85', *PLACE[2:], '/var/lib/cyborg/image'],  # not an FPGA
-])
+@pytest.mark.parametrize(
+    'command',
+    [
+        [],
+        ['sh', '-c', 'true'],
+        ['mdevctl'],
+        ['mdevctl', 'start', '--uuid', UUID],
+        ['mdevctl', 'undefine', '--uuid', UUID, '--parent', T4],
+        ['/opt/mdevctl', 'undefine', '--uuid', UUID],
+        ['../bin/mdevctl', 'undefine', '--uuid', UUID],
+        ['fpgaconf', *PLACE, '--force'],
+        ['fpgaconf', '/var/lib/cyborg/image'],
+        ['fpgaconf', '-B', '0x85', *PLACE[2:], '/var/lib/cyborg/image'],  # not an FPGA
+    ],
+)
 def test_no_other_command_is_run(root, tools, command):
     with pytest.raises(PermissionError, match='runs'):
         privileged.run(command)
@@ -191,17 +218,26 @@ class TestInAProcessOfItsOwn:
     @pytest.fixture
     def ask(self, host, tmp_path):
         """Why each of these was refused, or None; only these drivers are in the file."""
+
         def ask(enabled, *deeds):
             # the files are ours: no privilege is needed, nor is it to be had everywhere
             file = tmp_path / 'cyborg.conf'
-            file.write_text(f'[agent]\nenabled_drivers = {enabled}\n'
-                            f'[{privileged.context.cfg_section}]\ncapabilities =\n')
+            file.write_text(
+                f'[agent]\nenabled_drivers = {enabled}\n'
+                f'[{privileged.context.cfg_section}]\ncapabilities =\n'
+            )
             python = [sys.executable, '-W', 'ignore', '-c']
-            helper = shlex.join([*python, HELPER, str(host.sysfs.path.resolve()),
-                                 '--config-file', str(file)])
-            told = subprocess.run([*python, AGENT, json.dumps([helper, deeds])], text=True,
-                                  check=True, stdout=subprocess.PIPE).stdout
+            helper = shlex.join(
+                [*python, HELPER, str(host.sysfs.path.resolve()), '--config-file', str(file)]
+            )
+            told = subprocess.run(
+                [*python, AGENT, json.dumps([helper, deeds])],
+                text=True,
+                check=True,
+                stdout=subprocess.PIPE,
+            ).stdout
             return [json.loads(line) for line in told.splitlines()]
+
         return ask
 
     def test_the_helper_does_what_the_drivers_in_its_file_declare(self, host, ask):
@@ -210,7 +246,9 @@ class TestInAProcessOfItsOwn:
         *allowed, write, run = ask(
             'nvidia_gpu_driver',
             *(('write', str(host.sysfs.path / name), 'x') for name in WANTED),
-            ('write', str(override), 'x'), ('run', ['fpgaconf', *PLACE, '/image']))
+            ('write', str(override), 'x'),
+            ('run', ['fpgaconf', *PLACE, '/image']),
+        )
         assert allowed == [None] * len(WANTED)
         assert all(host.sysfs.read(name).startswith('x') for name in WANTED)
         assert '(nvidia_gpu_driver) writes' in write

@@ -54,7 +54,7 @@ class TestReading:
 
     def test_numbers_are_numbers_or_absent(self, card):
         assert card.number('numa_node') == -1
-        assert card.number('vendor', 16) == 0x10de
+        assert card.number('vendor', 16) == 0x10DE
         assert [card.number(name) for name in ('vendor', 'noise', 'empty', 'absent')] == [None] * 4
 
     def test_children_come_in_order(self, card, root):
@@ -78,6 +78,7 @@ class TestReading:
             if Path(place).name == 'b':
                 os.rename(place, root / 'elsewhere')
             return scan(place)
+
         monkeypatch.setattr(os, 'scandir', scan_once_it_went)
         found = [child.path.parent.parent.name for child in card.children('*/dev*/*')]
         assert found == ['a', 'c']
@@ -85,6 +86,7 @@ class TestReading:
     def test_a_link_that_goes_while_it_is_followed_is_absent(self, card, monkeypatch):
         def gone(path, **options):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
         monkeypatch.setattr(os, 'readlink', gone)
         assert card.link('driver') is None
         assert (card / 'driver').real() is None
@@ -116,6 +118,7 @@ class TestWriting:
     def test_what_the_kernel_has_against_it_rises(self, root):
         def refuse(path, text):
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
         with pytest.raises(OSError) as caught:
             Sysfs(root, writer=refuse).write('sriov_numvfs', '4')
         assert caught.value.errno == errno.EBUSY
@@ -132,10 +135,12 @@ wait
 @pytest.fixture
 def make_tool(tmp_path):
     """A tool: a shell script."""
+
     def make_tool(text, name='tool'):
         tool = tmp_path / name
         tool.write_text(f'#!/bin/sh\n{text}\n'.replace('{here}', str(tmp_path)))
         tool.chmod(0o755)
+
     return make_tool
 
 
@@ -169,7 +174,7 @@ class TestTools:
 
     def test_a_tool_that_fails_without_a_word_says_so(self, make_tool, tmp_path):
         make_tool('exit 7')
-        with pytest.raises(OSError, match='tool ended with 7 and said nothing'):
+        with pytest.raises(OSError, match='tool ended with 7 without output'):
             sysfs.run(['tool'], path=str(tmp_path))
 
     def test_a_tool_that_was_killed_is_told_from_one_that_ended(self, make_tool, tmp_path):
@@ -181,8 +186,7 @@ class TestTools:
         with pytest.raises(FileNotFoundError):
             sysfs.run(['tool'], path=str(tmp_path))
 
-    def test_a_tool_of_ours_is_found_beside_the_interpreter(self, make_tool, tmp_path,
-                                                           monkeypatch):
+    def test_a_tool_of_ours_is_found_beside_the_interpreter(self, make_tool, tmp_path, monkeypatch):
         make_tool('echo ours', 'cyborg-tool')
         make_tool('echo not ours', 'tool')
         monkeypatch.setattr(sys, 'executable', str(tmp_path / 'python'))
@@ -197,8 +201,9 @@ class TestTools:
         own, child = (tmp_path / 'pids').read_text().split()
         eventually(lambda: not is_running(own) and not is_running(child))
 
-    def test_a_child_that_left_its_group_does_not_hold_us_up(self, make_tool, tmp_path,
-                                                            monkeypatch):
+    def test_a_child_that_left_its_group_does_not_hold_us_up(
+        self, make_tool, tmp_path, monkeypatch
+    ):
         monkeypatch.setattr(sysfs, 'GRACE', 0.2)
         make_tool(f'setsid sh -c "echo \\$\\$ > {tmp_path}/pids; exec sleep 60" &\nsleep 60')
         with pytest.raises(TimeoutError, match='within 0 seconds and was killed$'):
@@ -246,14 +251,18 @@ class TestLimits:
 class TestPrivilege:
     """Which hand writes depends on whose sysfs it is and who we are."""
 
-    @pytest.mark.parametrize(('root', 'user', 'expected'), [
-        ('/sys', 0, sysfs.write),
-        ('/sys', 1000, sysfs._write_with_privilege),
-        ('simulated', 0, sysfs.write),
-        ('simulated', 1000, sysfs.write),
-    ])
-    def test_it_is_raised_for_the_real_sysfs_only(self, monkeypatch, tmp_path, root, user,
-                                                  expected):
+    @pytest.mark.parametrize(
+        ('root', 'user', 'expected'),
+        [
+            ('/sys', 0, sysfs.write),
+            ('/sys', 1000, sysfs._write_with_privilege),
+            ('simulated', 0, sysfs.write),
+            ('simulated', 1000, sysfs.write),
+        ],
+    )
+    def test_it_is_raised_for_the_real_sysfs_only(
+        self, monkeypatch, tmp_path, root, user, expected
+    ):
         monkeypatch.setattr(os, 'geteuid', lambda: user)
         monkeypatch.chdir(tmp_path)
         assert Sysfs(root).writer is expected

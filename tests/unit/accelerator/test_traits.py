@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a name becomes a trait or a resource class."""
+"""Making traits and resource classes from names."""
 
 import pytest
 
 from cyborg.accelerator import traits
 
 
-@pytest.mark.parametrize(('parts', 'name'), [
-    (('FPGA', 'Intel PAC Arria10'), 'CUSTOM_FPGA_INTEL_PAC_ARRIA10'),
-    (('T4-2B',), 'CUSTOM_T4_2B'),
-    (('FPGA', '', '日本'), 'CUSTOM_FPGA'),
-])
+@pytest.mark.parametrize(
+    ('parts', 'name'),
+    [
+        (('FPGA', 'Intel PAC Arria10'), 'CUSTOM_FPGA_INTEL_PAC_ARRIA10'),
+        (('T4-2B',), 'CUSTOM_T4_2B'),
+        (('FPGA', '', '日本'), 'CUSTOM_FPGA'),
+    ],
+)
 def test_parts_become_a_custom_name(parts, name):
     assert traits.custom(*parts) == name
 
@@ -22,9 +25,16 @@ def test_what_has_no_letter_and_no_digit_is_no_name(parts):
 
 
 @pytest.mark.parametrize('make', [traits.trait, traits.resource_class])
-@pytest.mark.parametrize(('said', 'name'), [
-    ('fast card', 'CUSTOM_FAST_CARD'), ('custom_fast', 'CUSTOM_FAST'),
-    ('CUSTOM_A__B', 'CUSTOM_A__B'), (' CUSTOM_A\n', 'CUSTOM_A'), ('CUSTOM_ä1', 'CUSTOM_1')])
+@pytest.mark.parametrize(
+    ('said', 'name'),
+    [
+        ('fast card', 'CUSTOM_FAST_CARD'),
+        ('custom_fast', 'CUSTOM_FAST'),
+        ('CUSTOM_A__B', 'CUSTOM_A__B'),
+        (' CUSTOM_A\n', 'CUSTOM_A'),
+        ('CUSTOM_ä1', 'CUSTOM_1'),
+    ],
+)
 def test_what_is_not_standard_becomes_custom(make, said, name):
     assert make(said) == name
 

@@ -18,7 +18,10 @@ def test_virtual_functions_are_shared_gpus_with_ids_of_their_own(host, discover)
     [deployable] = device.deployables
     assert (deployable.resource_class, deployable.num_accelerators) == ('VGPU', 8)
     assert deployable.traits == [
-        'CUSTOM_GPU_AMD_INSTINCT_MI300X', 'CUSTOM_AMD_74A1', 'CUSTOM_AMD_74B5']
+        'CUSTOM_GPU_AMD_INSTINCT_MI300X',
+        'CUSTOM_AMD_74A1',
+        'CUSTOM_AMD_74B5',
+    ]
     assert {handle.type for handle in deployable.attach_handles} == {'PCI'}
 
 
@@ -43,4 +46,6 @@ def test_resource_classes_are_the_operators(host, conf, discover):
     host.plug_in('1002:7460', at=ADDRESS)
     host.plug_in('1002:740f', at='0000:c3:00.0')
     assert [device.deployables[0].resource_class for device in discover()] == [
-        'CUSTOM_AMD_VF', 'CUSTOM_AMD_GPU']
+        'CUSTOM_AMD_VF',
+        'CUSTOM_AMD_GPU',
+    ]

@@ -20,8 +20,11 @@ def test_a_card_holds_one_region(host, discover):
     card, region = device.deployables
     assert (card.name, card.resource_class) == (ADDRESS, None)
     assert (region.parent_name, region.resource_class) == (ADDRESS, 'FPGA')
-    assert region.traits == ['CUSTOM_FPGA_INSPUR_F10A', 'CUSTOM_FPGA_PRODUCT_ID_0911',
-                             'CUSTOM_FPGA_INSPUR']
+    assert region.traits == [
+        'CUSTOM_FPGA_INSPUR_F10A',
+        'CUSTOM_FPGA_PRODUCT_ID_0911',
+        'CUSTOM_FPGA_INSPUR',
+    ]
     assert region.attach_handles[0].info['bus'] == '5e'
 
 
@@ -52,6 +55,7 @@ class TestManager:
             image = tmp_path / 'image'
             image.write_bytes(content)
             driver.program(f'{self.ADDRESS}_region0', image, properties)
+
         return program
 
     def test_it_programs_the_card(self, host, driver, program):
@@ -60,7 +64,9 @@ class TestManager:
         program()
         program(properties=self.RAW | {'partial_reconfiguration': 'true'})
         assert [words[:3] for words in commands] == [
-            ('manager', 'fpga0', 'full'), ('manager', 'fpga0', 'partial')]
+            ('manager', 'fpga0', 'full'),
+            ('manager', 'fpga0', 'partial'),
+        ]
         assert all(driver.may_run(['cyborg-fpga-load', *words]) for words in commands)
         assert not driver.may_run(['cyborg-fpga-load', 'manager', 'fpga1', 'full', '/image'])
         [device] = driver.discover()

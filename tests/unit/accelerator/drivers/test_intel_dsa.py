@@ -18,16 +18,21 @@ def cards(host):
 
 
 def test_each_kind_has_a_class_of_its_own(discover):
-    assert [(device.model, device.deployables[0].resource_class, device.deployables[0].traits)
-            for device in discover()] == [
-                ('Intel DSA', 'CUSTOM_DSA', ['CUSTOM_DSA_INTEL_DSA', 'CUSTOM_INTEL_0B25']),
-                ('Intel IAA', 'CUSTOM_IAA', ['CUSTOM_DSA_INTEL_IAA', 'CUSTOM_INTEL_0CFE'])]
+    assert [
+        (device.model, device.deployables[0].resource_class, device.deployables[0].traits)
+        for device in discover()
+    ] == [
+        ('Intel DSA', 'CUSTOM_DSA', ['CUSTOM_DSA_INTEL_DSA', 'CUSTOM_INTEL_0B25']),
+        ('Intel IAA', 'CUSTOM_IAA', ['CUSTOM_DSA_INTEL_IAA', 'CUSTOM_INTEL_0CFE']),
+    ]
 
 
 def test_the_classes_are_the_operators(conf, discover):
     conf.set_override('dsa_resource_class', 'CUSTOM_COPIER', group='intel_dsa_driver')
     assert [device.deployables[0].resource_class for device in discover()] == [
-        'CUSTOM_COPIER', 'CUSTOM_IAA']
+        'CUSTOM_COPIER',
+        'CUSTOM_IAA',
+    ]
 
 
 def test_one_whose_queues_the_host_uses_is_not_offered(host, discover):

@@ -24,7 +24,11 @@ def test_its_traits_tell_product_and_services(host, discover):
     host.plug_in('8086:4940', at=ADDRESS)
     [device] = discover()
     assert device.deployables[0].traits == [
-        'CUSTOM_QAT_INTEL_4XXX', 'CUSTOM_QAT_4940', 'CUSTOM_QAT_ASYM', 'CUSTOM_QAT_SYM']
+        'CUSTOM_QAT_INTEL_4XXX',
+        'CUSTOM_QAT_4940',
+        'CUSTOM_QAT_ASYM',
+        'CUSTOM_QAT_SYM',
+    ]
 
 
 def test_other_services_are_other_traits(host, discover):

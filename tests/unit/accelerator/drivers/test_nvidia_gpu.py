@@ -39,10 +39,12 @@ def discover(load):
 @pytest.fixture
 def handles(discover):
     """The handles of the only card."""
+
     def handles():
         [device] = discover()
         [deployable] = device.deployables
         return deployable.attach_handles
+
     return handles
 
 
@@ -105,15 +107,22 @@ class TestVgpusOnTheCard:
         assert (deployable.name, deployable.resource_class) == (T4, 'VGPU')
         assert deployable.num_accelerators == 8
         assert deployable.traits == [
-            'CUSTOM_GPU_NVIDIA_T4', 'CUSTOM_NVIDIA_1EB8', 'CUSTOM_NVIDIA_1EB8_T4_2B']
+            'CUSTOM_GPU_NVIDIA_T4',
+            'CUSTOM_NVIDIA_1EB8',
+            'CUSTOM_NVIDIA_1EB8_T4_2B',
+        ]
 
     def test_a_handle_is_what_nova_builds_libvirts_names_from(self, handles):
         handle = handles()[3]
-        assert (handle.type, handle.key, handle.is_host_prepared) == (
-            'MDEV', 'nvidia-223_3', True)
+        assert (handle.type, handle.key, handle.is_host_prepared) == ('MDEV', 'nvidia-223_3', True)
         assert handle.info == {
-            'domain': '0000', 'bus': '3b', 'device': '00', 'function': '0',
-            'asked_type': 'nvidia-223', 'vgpu_mark': 'nvidia-223_3'}
+            'domain': '0000',
+            'bus': '3b',
+            'device': '00',
+            'function': '0',
+            'asked_type': 'nvidia-223',
+            'vgpu_mark': 'nvidia-223_3',
+        }
 
     def test_the_resource_class_is_the_operators(self, conf, discover):
         conf.set_override('vgpu_resource_class', 'CUSTOM_VGPU', group='gpu_devices')
@@ -154,7 +163,8 @@ class TestVgpusOnTheCard:
         assert (host.sysfs / mdev.DEVICES / handle.uuid).exists()
 
     def test_a_card_that_is_gone_is_an_error_to_attach_and_none_to_detach(
-            self, host, load, stored, handles):
+        self, host, load, stored, handles
+    ):
         driver, handle = load('nvidia_gpu_driver'), stored(handles()[0])
         host.pull_out(T4)
         with pytest.raises(errors.DriverFailed, match=T4):
@@ -192,8 +202,9 @@ class TestVgpusOnVirtualFunctions:
         assert 'CUSTOM_NVIDIA_20B5_A100_4C' in deployable.traits
 
     def test_each_has_a_virtual_function_of_its_own(self, handles):
-        places = [(handle.key, handle.info['device'], handle.info['function'])
-                  for handle in handles()]
+        places = [
+            (handle.key, handle.info['device'], handle.info['function']) for handle in handles()
+        ]
         assert places[:2] == [('nvidia-468_0', '00', '4'), ('nvidia-468_1', '00', '5')]
         assert places[9] == ('nvidia-468_9', '01', '5')
 
@@ -210,7 +221,8 @@ class TestVgpusOnVirtualFunctions:
             load('nvidia_gpu_driver').attach(stored(handle, number), None)
         after = discover()
         assert [handle.occupant for handle in after[0].deployables[0].attach_handles] == [
-            stored(handle, number).uuid for number, handle in enumerate(handles, 1)]
+            stored(handle, number).uuid for number, handle in enumerate(handles, 1)
+        ]
         assert pictures(after) == before
 
     def test_a_function_that_somebody_else_took_is_an_error(self, host, load, stored, handles):
@@ -233,7 +245,6 @@ class TestVgpusOnVirtualFunctions:
         assert device.deployables == []
         assert 'sriov-manage -e 0000:af:00.0' in device.fault
 
-
     def test_a_function_that_somebody_else_uses_is_not_offered(self, host, discover):
         host.sysfs.write(f'bus/pci/devices/0000:af:00.6/{mdev.TYPES}/nvidia-469/create', ALIEN)
         [device] = discover()
@@ -246,8 +257,9 @@ class TestVgpusOnVirtualFunctions:
         assert discover()[0].deployables[0].reserved == 0
 
     def test_the_operator_may_allow_fewer(self, configure, discover):
-        configure('[gpu_devices]\nenabled_vgpu_types = nvidia-468\n'
-                  '[vgpu_nvidia-468]\nmax_instances = 4\n')
+        configure(
+            '[gpu_devices]\nenabled_vgpu_types = nvidia-468\n[vgpu_nvidia-468]\nmax_instances = 4\n'
+        )
         assert discover()[0].deployables[0].num_accelerators == 4
 
 
@@ -255,15 +267,23 @@ class TestGpuInstances:
     KIND = {'name': 'NVIDIA A100-1-5C', 'max_instance': 7}
 
     def plug_in(self, host, count):
-        sriov = {'total': 4, 'enabled': 4, 'offset': 4, 'vf': {
-            'device': '20b5', 'driver': 'nvidia',
-            'mdev': {'types': {474: self.KIND | {'gpu_instances': count}}}}}
+        sriov = {
+            'total': 4,
+            'enabled': 4,
+            'offset': 4,
+            'vf': {
+                'device': '20b5',
+                'driver': 'nvidia',
+                'mdev': {'types': {474: self.KIND | {'gpu_instances': count}}},
+            },
+        }
         host.plug_in('10de:20b5', at=A100, sriov=sriov)
 
     @pytest.fixture(autouse=True)
     def kind(self, configure):
-        configure('[gpu_devices]\nenabled_vgpu_types = nvidia-474\n'
-                  '[vgpu_nvidia-474]\nmax_instances = 2\n')
+        configure(
+            '[gpu_devices]\nenabled_vgpu_types = nvidia-474\n[vgpu_nvidia-474]\nmax_instances = 2\n'
+        )
 
     def test_a_type_backed_by_them_says_so(self, host, discover):
         self.plug_in(host, 2)
@@ -286,7 +306,8 @@ class TestVgpusByVendor:
         host.plug_in('10de:26b9', at=L40S)
 
     def test_by_default_they_are_not_offered_since_nova_cannot_attach_them(
-            self, configure, discover):
+        self, configure, discover
+    ):
         configure('[gpu_devices]\nenabled_vgpu_types = nvidia-1150\n')
         [device] = discover()
         assert not device.deployables
@@ -302,15 +323,20 @@ class TestVgpusByVendor:
         assert (deployable.name, deployable.num_accelerators) == (L40S, 6)
         assert (deployable.resource_class, deployable.reserved) == ('VGPU', 0)
         assert deployable.traits == [
-            'CUSTOM_GPU_NVIDIA_L40S', 'CUSTOM_NVIDIA_26B9', 'CUSTOM_NVIDIA_26B9_L40S_8Q']
+            'CUSTOM_GPU_NVIDIA_L40S',
+            'CUSTOM_NVIDIA_26B9',
+            'CUSTOM_NVIDIA_26B9_L40S_8Q',
+        ]
 
     def test_a_guest_gets_the_function_that_the_host_prepared(self, host, load, stored, handles):
         handle = stored(handles()[0])
         assert (handle.type, handle.is_host_prepared) == ('PCI', True)
         assert handle.info['asked_type'] == '1150'
         driver = load('nvidia_gpu_driver')
-        for verb, kind in ((lambda: driver.attach(handle, None), '1150'),
-                           (lambda: driver.detach(handle), '0')):
+        for verb, kind in (
+            (lambda: driver.attach(handle, None), '1150'),
+            (lambda: driver.detach(handle), '0'),
+        ):
             verb()
             verb()
             assert self.current(host, handle) == kind
@@ -323,7 +349,8 @@ class TestVgpusByVendor:
         assert pictures(driver.discover()) == before
 
     def test_a_full_card_keeps_its_handles_when_the_agent_starts_anew(
-            self, load, stored, handles, discover):
+        self, load, stored, handles, discover
+    ):
         before = {handle.key: handle.info for handle in handles()}
         for handle in handles():
             load('nvidia_gpu_driver').attach(stored(handle), None)
@@ -342,8 +369,7 @@ class TestVgpusByVendor:
         driver.attach(handle, None)
         assert self.current(host, handle) == '1150'
 
-    def test_a_function_that_somebody_else_uses_is_left_alone(
-            self, host, load, stored):
+    def test_a_function_that_somebody_else_uses_is_left_alone(self, host, load, stored):
         driver = load('nvidia_gpu_driver')
         first = stored(next(driver.discover()).deployables[0].attach_handles[0])
         alien = host.sysfs / f'bus/pci/devices/{L40S[:-1]}4/nvidia'
@@ -370,12 +396,14 @@ class TestVgpusByVendor:
 
         def refuse(path, text):
             raise PermissionError(1, 'Operation not permitted')
+
         monkeypatch.setattr(host.sysfs, 'writer', refuse)
         with pytest.raises(errors.DriverFailed, match='remains a vGPU: Operation not permitted'):
             driver.detach(handle)
 
     def test_a_function_that_is_gone_is_an_error_to_attach_and_none_to_detach(
-            self, host, load, stored, handles):
+        self, host, load, stored, handles
+    ):
         driver, handle = load('nvidia_gpu_driver'), stored(handles()[0])
         host.pull_out(L40S)
         with pytest.raises(errors.DriverFailed, match='is not a function that could be a vGPU'):
@@ -389,17 +417,39 @@ class TestVgpusByVendor:
 
     def test_a_type_that_is_not_offered_is_a_fault(self, configure, discover):
         configure(VENDOR_VFIO + 'enabled_vgpu_types = nvidia-7\n')
-        assert 'names no vGPU type 7' in discover()[0].fault
+        assert 'lists no vGPU type 7' in discover()[0].fault
 
     def test_a_card_of_unknown_size_must_be_told_how_many(self, host, configure, discover):
         host.pull_out(L40S)
-        host.plug_in('10de:2901', at=L40S, driver='nvidia', **{'class': '030200'}, sriov={
-            'total': 2, 'enabled': 2, 'offset': 4, 'vf': {
-                'device': '2901', 'driver': 'nvidia', 'vgpu': {'types': {1150: {
-                    'name': 'NVIDIA B200X-90C', 'framebuffer': '90G', 'max_instance': 2}}}}})
+        host.plug_in(
+            '10de:2901',
+            at=L40S,
+            driver='nvidia',
+            **{'class': '030200'},
+            sriov={
+                'total': 2,
+                'enabled': 2,
+                'offset': 4,
+                'vf': {
+                    'device': '2901',
+                    'driver': 'nvidia',
+                    'vgpu': {
+                        'types': {
+                            1150: {
+                                'name': 'NVIDIA B200X-90C',
+                                'framebuffer': '90G',
+                                'max_instance': 2,
+                            }
+                        }
+                    },
+                },
+            },
+        )
         assert 'set [vgpu_nvidia-1150] max_instances' in discover()[0].fault
-        configure(VENDOR_VFIO + 'enabled_vgpu_types = nvidia-1150\n'
-                  '[vgpu_nvidia-1150]\nmax_instances = 2\n')
+        configure(
+            VENDOR_VFIO + 'enabled_vgpu_types = nvidia-1150\n'
+            '[vgpu_nvidia-1150]\nmax_instances = 2\n'
+        )
         assert discover()[0].deployables[0].num_accelerators == 2
 
 
@@ -410,15 +460,18 @@ class TestGpuInstancesByVendor:
     def card(self, host):
         host.plug_in('10de:2335', at=A100)
 
-    def test_each_goes_to_a_function_of_its_own(self, host, configure, load, stored, handles,
-                                                discover):
+    def test_each_goes_to_a_function_of_its_own(
+        self, host, configure, load, stored, handles, discover
+    ):
         configure(f'{self.IDS}gpu_instance_ids = 7, 8, 9\n')
         found = [stored(handle) for handle in handles()]
         assert [handle.info['gpu_instance_id'] for handle in found] == ['7', '8', '9']
         for handle in found:
             load('nvidia_gpu_driver').attach(handle, None)
-        chosen = [host.sysfs.read(f'bus/pci/devices/0000:af:00.{n}/nvidia/gpu_instance_id')
-                  for n in (4, 5, 6)]
+        chosen = [
+            host.sysfs.read(f'bus/pci/devices/0000:af:00.{n}/nvidia/gpu_instance_id')
+            for n in (4, 5, 6)
+        ]
         assert chosen == ['7', '8', '9']
         assert [handle.key for handle in handles()] == [handle.key for handle in found]
         assert 'CUSTOM_MIG' in discover()[0].deployables[0].traits
@@ -439,24 +492,40 @@ class TestOptions:
         host.plug_in('10de:1eb8', at=T4)
         host.plug_in('10de:1eb8', at='0000:d8:00.0')
         host.plug_in('10de:20b5', at=A100)
-        assert [(device.key, device.deployables[0].resource_class,
-                 device.deployables[0].num_accelerators) for device in discover()] == [
-                     (T4, 'VGPU', 8), (A100, 'VGPU', 10), ('0000:d8:00.0', 'PGPU', 1)]
+        assert [
+            (
+                device.key,
+                device.deployables[0].resource_class,
+                device.deployables[0].num_accelerators,
+            )
+            for device in discover()
+        ] == [(T4, 'VGPU', 8), (A100, 'VGPU', 10), ('0000:d8:00.0', 'PGPU', 1)]
 
-    @pytest.mark.parametrize(('text', 'sentence'), [
-        ('[gpu_devices]\nenabled_vgpu_types = nvidia-1,nvidia-2\n'
-         '[vgpu_nvidia-1]\ndevice_addresses = 0000:3b:00.0\n',
-         r'\[vgpu_nvidia-2\] device_addresses must say which cards'),
-        ('[gpu_devices]\nenabled_vgpu_types = nvidia-1\n'
-         '[vgpu_nvidia-1]\ndevice_addresses = 3b:00.0\n',
-         'has 3b:00.0, which is no PCI address'),
-        ('[gpu_devices]\nenabled_vgpu_types = nvidia-1,nvidia-2\n'
-         '[vgpu_nvidia-1]\ndevice_addresses = 0000:3b:00.0\n'
-         '[vgpu_nvidia-2]\ndevice_addresses = 0000:3B:00.0\n',
-         '0000:3b:00.0 is in the device_addresses of both nvidia-1 and nvidia-2'),
-        ('[gpu_devices]\nenabled_vgpu_types = 1\n[vgpu_1]\ngpu_instance_ids = x\n',
-         r'\[vgpu_1\] gpu_instance_ids are numbers'),
-    ])
+    @pytest.mark.parametrize(
+        ('text', 'sentence'),
+        [
+            (
+                '[gpu_devices]\nenabled_vgpu_types = nvidia-1,nvidia-2\n'
+                '[vgpu_nvidia-1]\ndevice_addresses = 0000:3b:00.0\n',
+                r'\[vgpu_nvidia-2\] device_addresses must say which cards',
+            ),
+            (
+                '[gpu_devices]\nenabled_vgpu_types = nvidia-1\n'
+                '[vgpu_nvidia-1]\ndevice_addresses = 3b:00.0\n',
+                'has 3b:00.0, which is not a PCI address',
+            ),
+            (
+                '[gpu_devices]\nenabled_vgpu_types = nvidia-1,nvidia-2\n'
+                '[vgpu_nvidia-1]\ndevice_addresses = 0000:3b:00.0\n'
+                '[vgpu_nvidia-2]\ndevice_addresses = 0000:3B:00.0\n',
+                '0000:3b:00.0 is in the device_addresses of both nvidia-1 and nvidia-2',
+            ),
+            (
+                '[gpu_devices]\nenabled_vgpu_types = 1\n[vgpu_1]\ngpu_instance_ids = x\n',
+                r'\[vgpu_1\] gpu_instance_ids are numbers',
+            ),
+        ],
+    )
     def test_a_mistake_is_one_sentence(self, configure, load, text, sentence):
         configure(text)
         with pytest.raises(errors.ConfigError, match=sentence):

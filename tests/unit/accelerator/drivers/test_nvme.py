@@ -23,20 +23,30 @@ def test_a_disk_is_given_out_whole(host, discover, name):
     [device] = discover()
     assert (device.type, device.model, device.driver_name) == ('SSD', 'Inspur NVMe', name)
     assert device.vendor_board_info == {
-        'model': 'INSPUR NS6500G2', 'serial': 'SIM1BD41001', 'firmware_rev': '1.0'}
+        'model': 'INSPUR NS6500G2',
+        'serial': 'SIM1BD41001',
+        'firmware_rev': '1.0',
+    }
     [deployable] = device.deployables
     assert (deployable.resource_class, deployable.num_accelerators) == ('CUSTOM_SSD', 1)
     assert deployable.traits == [
-        'CUSTOM_SSD_INSPUR_NVME', 'CUSTOM_SSD_INSPUR', 'CUSTOM_SSD_PRODUCT_ID_1001']
+        'CUSTOM_SSD_INSPUR_NVME',
+        'CUSTOM_SSD_INSPUR',
+        'CUSTOM_SSD_PRODUCT_ID_1001',
+    ]
 
 
-@pytest.mark.parametrize(('use', 'reason'), [
-    ({'mounted': True}, 'nvme0n1 is mounted'),
-    ({'partitions': 2, 'mounted': True}, 'nvme0n1p2 is mounted'),
-    ({'partitions': 1, 'swap': True}, 'nvme0n1p1 is mounted or used for swap'),
-    ({'holders': ['dm-0']}, 'nvme0n1 is part of a volume'),
-    ({'partitions': 1, 'holders': ['md127']}, 'nvme0n1p1 is part of a volume'),
-    ({'partitions': 1}, 'nvme0n1 has partitions')])
+@pytest.mark.parametrize(
+    ('use', 'reason'),
+    [
+        ({'mounted': True}, 'nvme0n1 is mounted'),
+        ({'partitions': 2, 'mounted': True}, 'nvme0n1p2 is mounted'),
+        ({'partitions': 1, 'swap': True}, 'nvme0n1p1 is mounted or used for swap'),
+        ({'holders': ['dm-0']}, 'nvme0n1 is part of a volume'),
+        ({'partitions': 1, 'holders': ['md127']}, 'nvme0n1p1 is part of a volume'),
+        ({'partitions': 1}, 'nvme0n1 has partitions'),
+    ],
+)
 def test_one_that_the_host_uses_is_never_offered(host, discover, use, reason):
     host.plug_in('1bd4:1001', at=ADDRESS, nvme={'namespaces': [use]})
     [device] = discover()
@@ -66,8 +76,9 @@ def test_it_is_offered_while_a_guest_has_it(host, discover):
     host.sysfs.write('bus/pci/drivers_probe', ADDRESS)
     [after] = discover()
     assert not disk.has('nvme')
-    assert ([each.obj_to_primitive() for each in after.deployables]
-            == [each.obj_to_primitive() for each in before.deployables])
+    assert [each.obj_to_primitive() for each in after.deployables] == [
+        each.obj_to_primitive() for each in before.deployables
+    ]
 
 
 def test_what_the_operator_keeps_for_the_host_is_not_offered(host, conf, discover, name):
@@ -91,4 +102,5 @@ def test_disks_of_others_are_for_the_general_driver(host, load):
     traits = [device.deployables[0].traits for device in load('nvme_driver').discover()]
     assert traits == [
         ['CUSTOM_SSD_SAMSUNG_NVME', 'CUSTOM_SSD_SAMSUNG', 'CUSTOM_SSD_PRODUCT_ID_A80A'],
-        ['CUSTOM_SSD_NVME', 'CUSTOM_SSD_1B36', 'CUSTOM_SSD_PRODUCT_ID_0010']]
+        ['CUSTOM_SSD_NVME', 'CUSTOM_SSD_1B36', 'CUSTOM_SSD_PRODUCT_ID_0010'],
+    ]

@@ -14,6 +14,7 @@ ADDRESS = '0000:6b:00.0'
 def listed(conf):
     def listed(*specs):
         conf.set_override('passthrough_whitelist', [json.dumps(spec) for spec in specs], 'pci')
+
     return listed
 
 
@@ -36,12 +37,21 @@ def test_a_listed_card_is_given_out_whole(host, listed, discover):
     [deployable] = device.deployables
     assert (deployable.name, deployable.resource_class) == (ADDRESS, 'CUSTOM_PCI')
     assert deployable.traits == [
-        'CUSTOM_PCI_8086_37C8', 'CUSTOM_PCI_8086', 'CUSTOM_PCI_PRODUCT_ID_37C8']
+        'CUSTOM_PCI_8086_37C8',
+        'CUSTOM_PCI_8086',
+        'CUSTOM_PCI_PRODUCT_ID_37C8',
+    ]
 
 
 def test_class_traits_and_network_are_the_lists(host, listed, discover):
-    listed({'address': '0000:6b:*', 'resource_class': 'crypto', 'traits': ['gold', 'HW_CPU_X86'],
-            'physical_network': 'physnet1'})
+    listed(
+        {
+            'address': '0000:6b:*',
+            'resource_class': 'crypto',
+            'traits': ['gold', 'HW_CPU_X86'],
+            'physical_network': 'physnet1',
+        }
+    )
     host.plug_in('8086:37c8', at=ADDRESS, vfs=0)
     [deployable] = discover()[0].deployables
     assert deployable.resource_class == 'CUSTOM_CRYPTO'
@@ -55,7 +65,11 @@ def test_listed_virtual_functions_belong_to_their_card(host, listed, discover):
     [device] = discover()
     assert (device.key, device.deployables[0].name) == (ADDRESS, ADDRESS)
     assert [handle.key for handle in device.deployables[0].attach_handles] == [
-        'vf0', 'vf1', 'vf2', 'vf3']
+        'vf0',
+        'vf1',
+        'vf2',
+        'vf3',
+    ]
 
 
 def test_a_card_with_virtual_functions_is_not_given_out_whole(host, listed, discover):
@@ -78,9 +92,13 @@ def test_without_an_iommu_nothing_is_offered(host, listed, discover):
     assert 'is in no IOMMU group' in discover()[0].fault
 
 
-@pytest.mark.parametrize(('facts', 'sentence'), [
-    ({'model': '144d:a80a', 'nvme': {'namespaces': [{'mounted': True}]}}, 'nvme0n1 is mounted'),
-    ({'model': '8086:1592', 'vfs': 0, 'net': {'name': 'ens1', 'up': True}}, 'ens1 is up')])
+@pytest.mark.parametrize(
+    ('facts', 'sentence'),
+    [
+        ({'model': '144d:a80a', 'nvme': {'namespaces': [{'mounted': True}]}}, 'nvme0n1 is mounted'),
+        ({'model': '8086:1592', 'vfs': 0, 'net': {'name': 'ens1', 'up': True}}, 'ens1 is up'),
+    ],
+)
 def test_what_the_host_lives_on_is_not_offered(host, listed, discover, facts, sentence):
     listed({'address': ADDRESS})
     host.plug_in(at=ADDRESS, **facts)
@@ -102,12 +120,24 @@ def test_a_card_whose_clock_the_host_uses_is_not_offered(host, listed, discover)
 
 
 class TestSpecs:
-    @pytest.mark.parametrize(('address', 'is_found'), [
-        (ADDRESS, True), ('0000:6B:00.0', True), ('*:6b:00.*', True), ('6b:00.0', True),
-        (':6b:00.', True), ('0000:6b:*', True), ('*:*:*.*', True), ('0000:6b:00.1', False),
-        ('*:6c:*', False), ({'bus': '6[a-f]'}, True), ({'bus': '6'}, False),
-        ({'domain': '.*', 'bus': '.*', 'slot': '00', 'function': '[0-3]'}, True),
-        ({'slot': '01'}, False)])
+    @pytest.mark.parametrize(
+        ('address', 'is_found'),
+        [
+            (ADDRESS, True),
+            ('0000:6B:00.0', True),
+            ('*:6b:00.*', True),
+            ('6b:00.0', True),
+            (':6b:00.', True),
+            ('0000:6b:*', True),
+            ('*:*:*.*', True),
+            ('0000:6b:00.1', False),
+            ('*:6c:*', False),
+            ({'bus': '6[a-f]'}, True),
+            ({'bus': '6'}, False),
+            ({'domain': '.*', 'bus': '.*', 'slot': '00', 'function': '[0-3]'}, True),
+            ({'slot': '01'}, False),
+        ],
+    )
     def test_addresses_are_written_in_novas_ways(self, host, listed, discover, address, is_found):
         listed({'address': address, 'vendor_id': '8086', 'product_id': '0x37C8'})
         host.plug_in('8086:37c8', at=ADDRESS, vfs=0)
@@ -120,25 +150,31 @@ class TestSpecs:
         assert bool(discover()) is is_found
 
     def test_several_may_be_in_one_list_with_what_only_nova_understands(
-            self, host, listed, discover):
+        self, host, listed, discover
+    ):
         listed([{'product_id': '1592', 'managed': 'no'}, {'product_id': '37c8'}])
         host.plug_in('8086:37c8', at=ADDRESS, vfs=0)
         assert len(discover()) == 1
 
-    @pytest.mark.parametrize(('text', 'sentence'), [
-        ('{', 'is not understood'), ('7', 'an entry is an object'),
-        ('{"vendor": "8086"}', 'there is no vendor'),
-        ('{"vendor_id": 8086}', 'vendor_id is a text'),
-        ('{"vendor_id": "intel"}', 'intel is no id of four hexadecimal digits'),
-        ('{"address": "here"}', 'here is no address like'),
-        ('{"address": 7}', '7 is no address like'),
-        ('{"address": {"slot": "("}}', 'is not understood'),
-        ('{"address": {"port": "1"}}', 'an address has no port'),
-        ('{"address": "*:*:*", "devname": "eth0"}', 'exclude one another'),
-        ('{"traits": [7]}', 'a trait is a name'),
-        ('{"traits": "日本"}', 'does not name a trait'),
-        ('{"resource_class": "~"}', 'does not name a trait or resource class'),
-        ('{"traits": 7}', 'is not understood')])
+    @pytest.mark.parametrize(
+        ('text', 'sentence'),
+        [
+            ('{', 'is not understood'),
+            ('7', 'an entry must be an object'),
+            ('{"vendor": "8086"}', 'unknown keys: vendor'),
+            ('{"vendor_id": 8086}', 'vendor_id must be a string'),
+            ('{"vendor_id": "intel"}', 'intel is not an id of four hexadecimal digits'),
+            ('{"address": "here"}', 'here is not an address like'),
+            ('{"address": 7}', '7 is not an address like'),
+            ('{"address": {"slot": "("}}', 'is not understood'),
+            ('{"address": {"port": "1"}}', 'unknown parts of an address: port'),
+            ('{"address": "*:*:*", "devname": "eth0"}', 'exclude one another'),
+            ('{"traits": [7]}', 'a trait must be a name'),
+            ('{"traits": "日本"}', 'does not name a trait'),
+            ('{"resource_class": "~"}', 'does not name a trait or resource class'),
+            ('{"traits": 7}', 'is not understood'),
+        ],
+    )
     def test_a_mistake_is_one_sentence(self, conf, load, text, sentence):
         conf.set_override('passthrough_whitelist', [text], 'pci')
         with pytest.raises(errors.ConfigError, match=sentence):

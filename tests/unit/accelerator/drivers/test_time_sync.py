@@ -24,8 +24,9 @@ def test_a_card_is_given_out_whole(host, discover):
 
 
 def test_only_what_lasts_is_told_of_a_lost_signal(host, discover):
-    host.plug_in('1d9b:0400', at=ADDRESS,
-                 timecard={'serial': '1', 'gnss': 'LOST @ 2026-01-01T00:00:00'})
+    host.plug_in(
+        '1d9b:0400', at=ADDRESS, timecard={'serial': '1', 'gnss': 'LOST @ 2026-01-01T00:00:00'}
+    )
     [device] = discover()
     assert device.vendor_board_info['gnss'] == 'LOST'
 
@@ -40,8 +41,7 @@ def test_its_identity_and_traits_stay_while_a_guest_has_it(host, discover):
     [after] = discover()
     assert not card.has('timecard')
     assert after.key == before.key
-    assert (after.deployables[0].obj_to_primitive()
-            == before.deployables[0].obj_to_primitive())
+    assert after.deployables[0].obj_to_primitive() == before.deployables[0].obj_to_primitive()
 
 
 def test_the_card_that_keeps_the_hosts_time_is_not_offered(host, conf, discover):

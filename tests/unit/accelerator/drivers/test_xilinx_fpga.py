@@ -44,14 +44,22 @@ def test_two_functions_are_one_card_of_which_users_get_theirs(card, discover):
 def test_it_tells_its_shell_and_what_it_is_programmed_with(card, discover):
     region = discover()[0].deployables[1]
     assert region.traits == [
-        'CUSTOM_FPGA_XILINX_ALVEO_U200', 'CUSTOM_FPGA_PRODUCT_ID_5001', 'CUSTOM_FPGA_XILINX',
-        trait('REGION', SHELL), trait('FUNCTION', PROGRAMMED), 'CUSTOM_FPGA_PRODUCT_ID_5000']
-    facts = {each.key: (each.value, {child.key: child.value for child in each.children})
-             for each in region.attributes}
+        'CUSTOM_FPGA_XILINX_ALVEO_U200',
+        'CUSTOM_FPGA_PRODUCT_ID_5001',
+        'CUSTOM_FPGA_XILINX',
+        trait('REGION', SHELL),
+        trait('FUNCTION', PROGRAMMED),
+        'CUSTOM_FPGA_PRODUCT_ID_5000',
+    ]
+    facts = {
+        each.key: (each.value, {child.key: child.value for child in each.children})
+        for each in region.attributes
+    }
     assert facts == {
         'region_type_uuid': (SHELL, {}),
         'bitstream_id': (PROGRAMMED, {}),
-        'function_uuid': (PROGRAMMED, {'clock0_mhz': '300', 'clock1_mhz': '500'})}
+        'function_uuid': (PROGRAMMED, {'clock0_mhz': '300', 'clock1_mhz': '500'}),
+    }
     # which image of Glance that is, the hardware does not know
     assert (region.bitstream_id, region.content) == (None, {'function': PROGRAMMED})
 
@@ -85,13 +93,18 @@ def test_a_card_that_is_programmed_with_nothing_has_no_function(host, discover):
 
 
 def test_a_shell_may_take_images_of_several_kinds(host, discover):
-    host.plug_in('10ee:5000', at=MANAGEMENT, driver_files={
-        'interface_uuids': f'{SHELL.replace("-", "")}\n{PROGRAMMED}\nnone\n'})
+    host.plug_in(
+        '10ee:5000',
+        at=MANAGEMENT,
+        driver_files={'interface_uuids': f'{SHELL.replace("-", "")}\n{PROGRAMMED}\nnone\n'},
+    )
     host.plug_in('10ee:5001', at=USER, driver_files={})
     region = discover()[0].deployables[1]
     assert {trait('REGION', SHELL), trait('REGION', PROGRAMMED)} <= set(region.traits)
     assert [(each.key, each.value) for each in region.attributes] == [
-        ('region_type_uuid', SHELL), ('region_type_uuid1', PROGRAMMED)]
+        ('region_type_uuid', SHELL),
+        ('region_type_uuid1', PROGRAMMED),
+    ]
 
 
 def test_without_their_drivers_it_is_a_card_all_the_same(host, discover):
@@ -101,8 +114,10 @@ def test_without_their_drivers_it_is_a_card_all_the_same(host, discover):
     assert device.control_paths == []  # its manager is not there
 
 
-@pytest.mark.parametrize(('model', 'sentence'), [
-    ('10ee:d000', 'has no shell: flash one'), ('10ee:5000', 'has no function for users')])
+@pytest.mark.parametrize(
+    ('model', 'sentence'),
+    [('10ee:d000', 'has no shell: flash one'), ('10ee:5000', 'has no function for users')],
+)
 def test_a_card_that_users_cannot_reach_says_why(host, discover, model, sentence):
     host.plug_in(model, at=MANAGEMENT)
     [device] = discover()
@@ -124,7 +139,7 @@ def test_the_function_of_users_goes_whole_also_if_it_could_have_virtual_ones(hos
     host.plug_in('10ee:5001', at=USER, sriov={'total': 4, 'offset': 8, 'vf': {'device': 'ffff'}})
     [device] = discover()
     assert device.deployables[1].num_accelerators == 1
-    assert device.doubt is None  # so that nobody takes it for one that was divided
+    assert device.fault_if_changed is None  # so that nobody takes it for one that was divided
 
 
 OTHER = '0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0'
@@ -155,7 +170,9 @@ class TestProgramming:
     def program(self, load, tmp_path):
         def program(deployable=self.REGION, properties=None, **image):
             load('xilinx_fpga_driver').program(
-                deployable, write_xclbin(tmp_path / 'image', **image), properties or {})
+                deployable, write_xclbin(tmp_path / 'image', **image), properties or {}
+            )
+
         return program
 
     @pytest.fixture
@@ -167,7 +184,9 @@ class TestProgramming:
             def run(*words):
                 seen.append([name, *words])
                 return tool(*words)
+
             return run
+
         host.tools |= {name: noted(name, tool) for name, tool in host.tools.items()}
         return seen
 
@@ -181,12 +200,14 @@ class TestProgramming:
         assert commands == [['xbutil', 'program', '--device', USER, '--user', commands[0][-1]]] * 2
         assert all(load('xilinx_fpga_driver').may_run(each) for each in commands)
 
-    def test_without_the_users_driver_the_manager_loads_it(self, host, card, discover, program,
-                                                           commands, load):
+    def test_without_the_users_driver_the_manager_loads_it(
+        self, host, card, discover, program, commands, load
+    ):
         (host.sysfs / f'bus/pci/devices/{USER}/driver').write('unbind', USER)
         program()
         assert commands == [
-            ['xbmgmt', 'program', '--device', MANAGEMENT, '--user', commands[0][-1]]]
+            ['xbmgmt', 'program', '--device', MANAGEMENT, '--user', commands[0][-1]]
+        ]
         assert load('xilinx_fpga_driver').may_run(commands[0])
         host.sysfs.write('bus/pci/drivers_probe', USER)
         assert trait('FUNCTION', OTHER) in discover()[0].deployables[1].traits
@@ -195,18 +216,21 @@ class TestProgramming:
         program(interface=str(uuid.UUID(int=0)))
         assert trait('FUNCTION', OTHER) in discover()[0].deployables[1].traits
 
-    @pytest.mark.parametrize(('image', 'sentence'), [
-        ({'interface': OTHER}, f'the image is for {OTHER}, the region takes {SHELL}'),
-        ({'magic': b'#!/bin/x'}, 'the image is for nothing we know'),
-        ({'missing': 7}, 'should have 563 bytes, but has 556'),
-        ({'properties': {'bitstream_type': 'gbs'}}, 'is of type gbs, but it is of type xclbin'),
-        ({'properties': {'name': 'aes.gbs'}}, 'is of type gbs, but it is of type xclbin'),
-        ({'properties': {'bitstream_type': 'xsabin'}}, 'of type xsabin, and it takes xclbin'),
-        ({'properties': {'bitstream_type': 'jpeg'}}, 'bitstream_type is jpeg, not one of gbs'),
-        ({'deployable': USER}, 'it takes no image'),
-        ({'deployable': f'{USER}_region1'}, 'it is not there'),
-        ({'deployable': f'{MANAGEMENT}_region0'}, 'it is not there'),
-    ])
+    @pytest.mark.parametrize(
+        ('image', 'sentence'),
+        [
+            ({'interface': OTHER}, f'the image is for {OTHER}, the region takes {SHELL}'),
+            ({'magic': b'#!/bin/x'}, 'the image is not recognized'),
+            ({'missing': 7}, 'should have 563 bytes, but has 556'),
+            ({'properties': {'bitstream_type': 'gbs'}}, 'is of type gbs, but it is of type xclbin'),
+            ({'properties': {'name': 'aes.gbs'}}, 'is of type gbs, but it is of type xclbin'),
+            ({'properties': {'bitstream_type': 'xsabin'}}, 'of type xsabin, and it takes xclbin'),
+            ({'properties': {'bitstream_type': 'jpeg'}}, 'bitstream_type is jpeg, not one of gbs'),
+            ({'deployable': USER}, 'it takes no image'),
+            ({'deployable': f'{USER}_region1'}, 'it is not present'),
+            ({'deployable': f'{MANAGEMENT}_region0'}, 'it is not present'),
+        ],
+    )
     def test_what_does_not_fit_is_refused(self, card, discover, program, image, sentence):
         with pytest.raises(errors.DriverFailed, match=sentence):
             program(**image)
@@ -225,8 +249,9 @@ class TestProgramming:
         for wrong in ('0000:5f:00.1', '0000:00:1f.0'):
             assert not driver.may_run([*command[:3], wrong, *command[4:]])
         assert not driver.may_run([*command, '--force'])
-        assert not driver.may_run(['xbmgmt', 'program', '--device', MANAGEMENT, '--base',
-                                   '--image', '/image', '--force'])
+        assert not driver.may_run(
+            ['xbmgmt', 'program', '--device', MANAGEMENT, '--base', '--image', '/image', '--force']
+        )
 
 
 class TestFlash:
@@ -243,7 +268,9 @@ class TestFlash:
     def flash(self, load, tmp_path):
         def flash(deployable, properties=self.XSABIN):
             load('xilinx_fpga_driver').program(
-                deployable, write_xclbin(tmp_path / 'shell'), properties)
+                deployable, write_xclbin(tmp_path / 'shell'), properties
+            )
+
         return flash
 
     def test_a_card_without_a_shell_gets_one(self, host, discover, flash):
@@ -259,8 +286,9 @@ class TestFlash:
         assert device.fault is None
         assert [part.name for part in device.deployables] == [USER, f'{USER}_region0']
 
-    def test_what_is_left_to_do_is_known_after_a_restart_of_the_agent(self, host, card, discover,
-                                                                      flash):
+    def test_what_is_left_to_do_is_known_after_a_restart_of_the_agent(
+        self, host, card, discover, flash
+    ):
         flash(USER)
         [device] = discover()  # a new driver
         assert 'The flash of 0000:5e:00.1 was written' in device.fault
@@ -278,9 +306,13 @@ class TestFlash:
             flash(USER)
 
     def test_root_runs_it_only_if_it_is_allowed(self, card, conf, load):
-        command = ['xbmgmt', *fpga_tools.XBMGMT_BASE.words(
-            fpga_tools.Target(pci.Function.at(load('xilinx_fpga_driver').sysfs, MANAGEMENT)),
-            fpga_tools.Image('/image', 'xsabin'))]
+        command = [
+            'xbmgmt',
+            *fpga_tools.XBMGMT_BASE.words(
+                fpga_tools.Target(pci.Function.at(load('xilinx_fpga_driver').sysfs, MANAGEMENT)),
+                fpga_tools.Image('/image', 'xsabin'),
+            ),
+        ]
         assert load('xilinx_fpga_driver').may_run(command)
         conf.set_override('flash_cards', False, 'fpga')
         assert not load('xilinx_fpga_driver').may_run(command)

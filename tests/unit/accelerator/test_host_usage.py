@@ -3,7 +3,7 @@
 
 import pytest
 
-from cyborg.accelerator import host_use, pci
+from cyborg.accelerator import host_usage, pci
 
 ADDRESS = '0000:c5:00.0'
 
@@ -15,30 +15,31 @@ def disk(host):
 
 
 def test_a_disk_that_nobody_uses_is_free(disk):
-    assert [each.name for each in host_use.disks(disk)] == ['nvme0n1']
-    assert host_use.disk_use(disk) is None
+    assert [each.name for each in host_usage.disks(disk)] == ['nvme0n1']
+    assert host_usage.disk_use(disk) is None
 
 
 def test_another_disks_use_is_none_of_its_business(host, disk):
     host.plug_in('144d:a80a', at='0000:c7:00.0', nvme={'namespaces': [{'mounted': True}]})
-    assert host_use.disk_use(disk) is None
+    assert host_usage.disk_use(disk) is None
 
 
 def test_in_a_container_the_hosts_mounts_count_too(host, disk):
     number = host.sysfs.read('class/block/nvme0n1/dev')
     host.tree.file('proc/1/mountinfo', f'25 1 {number} / / rw - xfs /dev/root rw')
-    assert host_use.disk_use(disk) == 'nvme0n1 is mounted or used for swap'
+    assert host_usage.disk_use(disk) == 'nvme0n1 is mounted or used for swap'
 
 
 def test_a_mount_may_name_the_disk_only(host, disk):
-    host.tree.file('proc/self/mountinfo',
-                   '25 1 0:41 /root / rw shared:1 - btrfs /dev/nvme0n1 rw,subvol=/root')
-    assert host_use.disk_use(disk) == 'nvme0n1 is mounted or used for swap'
+    host.tree.file(
+        'proc/self/mountinfo', '25 1 0:41 /root / rw shared:1 - btrfs /dev/nvme0n1 rw,subvol=/root'
+    )
+    assert host_usage.disk_use(disk) == 'nvme0n1 is mounted or used for swap'
 
 
 def test_a_file_system_over_several_disks_uses_all_of_them(host, disk):
     host.tree.directory('fs/btrfs/7c1f/devices/nvme0n1')
-    assert host_use.disk_use(disk) == 'nvme0n1 is mounted or used for swap'
+    assert host_usage.disk_use(disk) == 'nvme0n1 is mounted or used for swap'
 
 
 def test_a_disk_with_several_paths_is_found_where_it_is(host, disk):
@@ -50,26 +51,30 @@ def test_a_disk_with_several_paths_is_found_where_it_is(host, disk):
     host.tree.link('class/block/nvme0c0n1', f'{controller}/nvme0c0n1')
     host.tree.directory(f'{head}/holders/dm-3')
     host.tree.link('class/block/nvme0n1', head)
-    assert host_use.disk_use(disk) == 'nvme0n1 is part of a volume'
+    assert host_usage.disk_use(disk) == 'nvme0n1 is part of a volume'
 
 
 def test_a_table_of_mounts_may_be_long(host, disk):
     number = host.sysfs.read('class/block/nvme0n1/dev')
-    lines = [f'{each} 1 0:{each} / /run/containers/{"x" * 200}/{each} rw - overlay overlay rw'
-             for each in range(2000)]
-    host.tree.file('proc/self/mountinfo', '\n'.join(
-        [*lines, f'25 1 {number} / /data rw - ext4 /dev/mapper/x rw']))
-    assert host_use.disk_use(disk) is not None
+    lines = [
+        f'{each} 1 0:{each} / /run/containers/{"x" * 200}/{each} rw - overlay overlay rw'
+        for each in range(2000)
+    ]
+    host.tree.file(
+        'proc/self/mountinfo',
+        '\n'.join([*lines, f'25 1 {number} / /data rw - ext4 /dev/mapper/x rw']),
+    )
+    assert host_usage.disk_use(disk) is not None
 
 
 @pytest.mark.parametrize('noise', ['', '\n\n', 'a', 'a - ', ' - - -', '\0' * 40, 'a b c d e'])
 def test_noise_in_the_tables_is_passed_over(host, disk, noise):
     host.tree.file('proc/self/mountinfo', noise)
     host.tree.file('proc/swaps', noise)
-    assert host_use.disk_use(disk) is None
+    assert host_usage.disk_use(disk) is None
 
 
 @pytest.mark.parametrize(('is_up', 'use'), [(True, 'ens1 is up'), (False, None)])
 def test_an_interface_is_used_when_it_is_up(host, is_up, use):
     host.plug_in('8086:1592', at=ADDRESS, net={'name': 'ens1', 'up': is_up})
-    assert host_use.interface_use(pci.Function.at(host.sysfs, ADDRESS)) == use
+    assert host_usage.interface_use(pci.Function.at(host.sysfs, ADDRESS)) == use
