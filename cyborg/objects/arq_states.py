@@ -28,41 +28,47 @@ class Event(StrEnum):
     DELETE = 'delete'
     UNHEARD = 'unheard'
     HANDED_BACK = 'handed back'
+    REFUSED = 'refused'
 
 
-#: Shown instead of a stored state when the agent that prepares the handle is silent.
+#: Shown instead of the stored state while the agent that prepares the handle is down.
 UNKNOWN = 'Unknown'
 
-#: What Nova calls resolved: nothing more will happen by itself.
+#: Nova calls these resolved: the state does not change by itself.
 RESOLVED = frozenset({State.BOUND, State.BIND_FAILED, State.DELETING})
 
-#: Nova hears of it when a request gets there.
+#: Nova gets an event when a request reaches one of these.
 ANNOUNCED = frozenset({State.BOUND, State.BIND_FAILED})
 
-#: The host has, or may have, something prepared for the request.
+#: The host may have prepared a device for the request.
 HOLDING = frozenset({State.BIND_STARTED, State.BOUND, State.PROVISIONING})
 
-#: Of these, the host has still something to do for the request.
+#: A server has the unit of the request: usage counts the time in these states.
+IN_USE = frozenset({State.BOUND, State.PROVISIONING})
+
+#: The host still has tasks for the request.
 UNFINISHED = frozenset({State.BIND_STARTED, State.PROVISIONING})
 
 #: event: {from: to}
 TRANSITIONS: dict[Event, dict[State, State]] = {
-    Event.CREATE: {},  # what begins has no state before
+    Event.CREATE: {},  # a new request has no state before
     Event.BIND: dict.fromkeys(
-        (State.INITIAL, State.UNBOUND, State.BIND_FAILED), State.BIND_STARTED),
-    Event.PROGRAM: {},  # tells how its image is loaded, which by itself changes nothing
+        (State.INITIAL, State.UNBOUND, State.BIND_FAILED), State.BIND_STARTED
+    ),
+    Event.PROGRAM: {},  # a step in the history only: the result of loading its image
     Event.ATTACHED: dict.fromkeys((State.BIND_STARTED, State.PROVISIONING), State.BOUND),
     Event.FAILED: {State.BIND_STARTED: State.BIND_FAILED},
     Event.PROVISION: {State.BOUND: State.PROVISIONING},
     Event.UNBIND: dict.fromkeys(set(State) - {State.DELETING}, State.UNBOUND),
     Event.DELETE: dict.fromkeys(State, State.DELETING),
-    Event.HANDED_BACK: {},  # its handle was cleaned after it
-    Event.UNHEARD: {},  # Nova would not hear of it, which changes nothing here
+    Event.HANDED_BACK: {},  # a step in the history only: its handle was cleaned
+    Event.REFUSED: {},  # a step in the history only: a bind was refused
+    Event.UNHEARD: {},  # a step in the history only: Nova refused the event about it
 }
 
 
 def after(state: str, event: Event, uuid: str) -> State:
-    """The state that follows, or a 409 that names what is impossible."""
+    """Returns the state that follows; raises a conflict if the event is impossible."""
     try:
         return TRANSITIONS[event][State(state)]
     except KeyError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The world as drivers see it: devices, what can be deployed on them, what a guest receives."""
+"""Devices, deployables and attach handles, as drivers report them."""
 
 from enum import StrEnum
 
@@ -35,7 +35,7 @@ class Withheld(StrEnum):
 
 @base.register
 class Attribute(base.Stamped):
-    """A fact about a deployable; those of a driver come and go with its reports."""
+    """A fact about a deployable. Reports add and remove the attributes of drivers."""
 
     VERSION = '1.0'  # 1.0: first version
     fields = {
@@ -59,17 +59,17 @@ class AttachHandle(base.Stamped):
     VERSION = '1.2'
     fields = {
         'uuid': fields.UUIDField(),
-        #: what tells it from its siblings and survives a new look at the host
+        #: unique in its deployable, and the same in every discovery
         'key': fields.StringField(),
         'type': fields.EnumField(valid_values=tuple(HandleType)),
-        #: where it sits; Nova reads it as is
+        #: its address, in the format that Nova reads
         'info': fields.DictOfStringsField(),
-        #: the agent must do something before a guest can have it
+        #: whether the agent must prepare it before a guest can use it
         'is_host_prepared': fields.BooleanField(default=False),
-        #: what sits there now, by its uuid if it has one; None if nothing does or it is not
-        #: known. Where no request holds the handle, it is somebody else's.
+        #: the device that exists at this place now, by its uuid if it has one; None if there is
+        #: none or it is not known. If no request holds the handle, another program uses it.
         'occupant': fields.StringField(nullable=True, default=None),
-        #: PCI addresses of the other functions of its IOMMU group, bridges apart
+        #: PCI addresses of the other functions of its IOMMU group, without bridges
         'companions': fields.ListOfStringsField(default=[]),
         #: how the agent cleans it after each request, unless the profile says otherwise
         'cleaning': fields.EnumField(valid_values=tuple(Cleaning), default=Cleaning.NONE),
@@ -78,7 +78,7 @@ class AttachHandle(base.Stamped):
 
 @base.register
 class ControlPath(base.CyborgObject):
-    """The way by which a driver manages a device: usually its physical function."""
+    """The address by which a driver manages a device: usually its physical function."""
 
     VERSION = '1.0'  # 1.0: first version
     fields = {
@@ -89,7 +89,7 @@ class ControlPath(base.CyborgObject):
 
 @base.register
 class Deployable(base.Stamped):
-    """A part of a device that is scheduled as one: Placement sees it as a resource provider."""
+    """A part of a device that is a resource provider in Placement."""
 
     # 1.0: first version
     # 1.1: is_programmable, program_image, program_turn, program_error
@@ -102,7 +102,7 @@ class Deployable(base.Stamped):
     fields = {
         'id': fields.IntegerField(),
         'uuid': fields.UUIDField(),
-        #: unique in its device; the agent puts the host before it
+        #: unique in its device; the agent adds the host as a prefix
         'name': fields.StringField(),
         'parent_name': fields.StringField(nullable=True, default=None),
         'parent_id': fields.IntegerField(nullable=True),
@@ -115,33 +115,33 @@ class Deployable(base.Stamped):
         'driver_name': fields.StringField(nullable=True),
         #: the image that was loaded last
         'bitstream_id': fields.StringField(nullable=True, default=None),
-        #: what the hardware tells of what is in it now, by any names; what it does not tell at
-        #: the moment is left out. If one of these changes, another image was loaded.
+        #: facts that the hardware shows about its content, under any names; facts that it does
+        #: not show at the moment are left out. If one changes, another image was loaded.
         'content': fields.DictOfStringsField(default={}),
-        #: its driver can load images into it
+        #: whether its driver can load images into it
         'is_programmable': fields.BooleanField(default=False),
         #: the last task that loads, or loaded, an image into it; None: there was none
         'program_task_uuid': fields.UUIDField(nullable=True, default=None),
-        #: that task is not finished
+        #: whether that task is open
         'is_programming': fields.BooleanField(default=False),
         #: the image of that task, as soon as it is known
         'program_image': fields.StringField(nullable=True, default=None),
         'program_progress': fields.StringField(nullable=True, default=None),
         #: why that task failed
         'program_error': fields.StringField(nullable=True, default=None),
-        #: why a part of it could not be cleaned, and is given to nobody
+        #: why a part of it could not be cleaned and is quarantined
         'quarantine_reason': fields.StringField(nullable=True, default=None),
         'num_accelerators': fields.IntegerField(),
-        #: how many of its handles cannot be had now, because others use what they need
+        #: number of its handles that cannot be used because others use the resources of the card
         'reserved': fields.IntegerField(default=0),
-        #: what sits on it, by uuid, where no place belongs to any handle in particular: what is
-        #: none of its handles is somebody else's
+        #: the devices that exist on it, by uuid, if handles have no places of their own. A device
+        #: that is not that of a handle belongs to another program.
         'occupants': fields.ListOfStringsField(default=[]),
-        #: None for a part that only holds others, as an FPGA holds its regions
+        #: None if only its children are offered, such as the regions of an FPGA
         'resource_class': fields.StringField(nullable=True, default=None),
         'traits': fields.ListOfStringsField(default=[]),
         'attributes': fields.ListOfObjectsField('Attribute', default=[]),
-        #: the same where they are only shown: a JSON list of a key and a value each
+        #: the attributes as the API shows them: a JSON list of objects with one key each
         'attribute_list': fields.StringField(nullable=True, default=None),
         'attach_handles': fields.ListOfObjectsField('AttachHandle', default=[]),
     }
@@ -149,11 +149,13 @@ class Deployable(base.Stamped):
 
 @base.register
 class Device(base.Stamped):
-    """A card, or whatever an operator would pull out of a host."""
+    """A card, or another unit that an operator can remove from a host."""
 
     # 1.0: first version
     # 1.1: doubt
-    VERSION = '1.1'
+    # 1.2: doubt is now called fault_if_changed
+    VERSION = '1.2'
+    renamed = {'fault_if_changed': ('doubt', '1.2')}
     fields = {
         'uuid': fields.UUIDField(),
         'hostname': fields.StringField(),
@@ -166,13 +168,13 @@ class Device(base.Stamped):
         'std_board_info': fields.DictOfStringsField(default={}),
         'vendor_board_info': fields.DictOfStringsField(default={}),
         'status': fields.EnumField(valid_values=tuple(DeviceStatus)),
-        #: gone from the bus, kept because somebody still holds a part of it
+        #: it is gone from the bus, and kept because a request holds a part of it
         'is_missing': fields.BooleanField(default=False),
-        #: why it must not be given out now, in the driver's words
+        #: why it must not be given out now, as its driver reports it
         'fault': fields.StringField(nullable=True, default=None),
-        #: what is its fault if it had other parts when it was last seen: nobody said that what
-        #: it offers now is meant
-        'doubt': fields.StringField(nullable=True, default=None),
+        #: the fault that it gets if it offered other handles in its last report: the operator has
+        #: not confirmed that it is meant to offer these
+        'fault_if_changed': fields.StringField(nullable=True, default=None),
         'control_paths': fields.ListOfObjectsField('ControlPath', default=[]),
         'deployables': fields.ListOfObjectsField('Deployable', default=[]),
     }

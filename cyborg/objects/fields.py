@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The types of fields: oslo.versionedobjects', and faster ones where lists are made of them."""
+"""The types of fields: those of oslo.versionedobjects, and faster ones for long lists."""
 
 import datetime
 import re
@@ -20,24 +20,36 @@ from oslo_versionedobjects.fields import (
     UnspecifiedDefault,
 )
 
-from cyborg.objects.tables import ListOfObjectsField
+from cyborg.objects.object_lists import ListOfObjectsField
 
 __all__ = (
-    'BooleanField', 'DateTimeField', 'DictOfIntegersField', 'DictOfStringsField', 'EnumField',
-    'FloatField', 'IntegerField', 'ListOfDictOfNullableStringsField', 'ListOfObjectsField',
-    'ListOfStringsField', 'ObjectField', 'StringField', 'UUIDField', 'UnspecifiedDefault',
+    'BooleanField',
+    'DateTimeField',
+    'DictOfIntegersField',
+    'DictOfStringsField',
+    'EnumField',
+    'FloatField',
+    'IntegerField',
+    'ListOfDictOfNullableStringsField',
+    'ListOfObjectsField',
+    'ListOfStringsField',
+    'ObjectField',
+    'StringField',
+    'UUIDField',
+    'UnspecifiedDefault',
 )
 
 
 class UUID(fields.UUID):
-    """Refuses what is none; the library's own warns, by way of filters of the whole process."""
+    """Refuses other text. The library's own field only warns, and changes the warning filters of
+    the process."""
 
     _pattern = re.compile(fields.UUID.PATTERN)
 
     def coerce(self, obj: Any, attr: str, value: Any) -> str:
         text = str(value)
         if not self._pattern.match(text):
-            raise ValueError(f'{text!r} is no UUID, which {attr} must be.')
+            raise ValueError(f'{attr} must be a UUID, not {text!r}.')
         return text
 
 
@@ -46,7 +58,7 @@ class UUIDField(fields.StringField):
 
 
 class DateTime(fields.DateTime):
-    """To the second."""
+    """A time, serialized to the second."""
 
     def to_primitive(self, obj: Any, attr: str, value: datetime.datetime) -> str:
         return value.isoformat(timespec='seconds')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent tells the conductor about its host, and what it is told to do."""
+"""Reports of agents, and the plans that conductors return."""
 
 from enum import StrEnum
 
@@ -13,7 +13,7 @@ class DriverStatus(StrEnum):
 
 @base.register
 class Driver(base.CyborgObject):
-    """How a driver fared when it was last asked."""
+    """The outcome of a driver's last discovery."""
 
     VERSION = '1.0'  # 1.0: first version
     fields = {
@@ -25,43 +25,56 @@ class Driver(base.CyborgObject):
 
 @base.register
 class Report(base.CyborgObject):
-    """The whole picture of a host at one moment."""
+    """The complete state of a host at one moment."""
 
     # 1.0: first version
     # 1.1: after
     # 1.2: adopted
     # 1.3: in_flux, lost
-    VERSION = '1.3'
+    # 1.4: rpc_version, release
+    VERSION = '1.4'
+    added = {
+        'after': '1.1',
+        'adopted': '1.2',
+        'in_flux': '1.3',
+        'lost': '1.3',
+        'rpc_version': '1.4',
+        'release': '1.4',
+    }
     fields = {
         'hostname': fields.StringField(),
-        #: grows with every report, over restarts too
+        #: grows with every report, also over restarts
         'sequence': fields.IntegerField(),
-        #: the sequence of the last report that was accepted, as far as the agent knows: if it is
-        #: another one, this report is late. 0: the agent has just started, and knows of none.
+        #: the sequence of the last accepted report that the agent knows; if the conductor has
+        #: another one, it refuses the report. 0: the agent has just started and knows none.
         #: None: an agent of version 1.0, whose sequences come from a clock
         'after': fields.IntegerField(nullable=True, default=None),
         'digest': fields.StringField(),
-        #: the first of this agent's life: what it had prepared may be gone
+        #: the first report of this agent process: devices that it had prepared may be lost
         'is_first': fields.BooleanField(default=False),
-        #: all drivers were asked, and Placement has what they found
+        #: all drivers have returned, and their devices are published in Placement
         'is_ready': fields.BooleanField(default=False),
-        #: those that failed have said nothing, so their devices stay as they are
+        #: devices of drivers that failed are not in the report, and keep their state
         'drivers': fields.ListOfObjectsField('Driver'),
         'devices': fields.ListOfObjectsField('Device'),
-        #: mediated devices that exist, whoever made them
+        #: all mediated devices that exist, also those of other programs
         'mdevs': fields.ListOfStringsField(nullable=True, default=None),
-        #: what the agent had prepared when it looked: handle -> generation
+        #: the prepared handles at the start of the discovery: handle -> generation
         'prepared': fields.DictOfIntegersField(default={}),
-        #: handles that the agent worked on while it looked: what was seen of them may be over
+        #: handles that tasks changed during the discovery: their state here may be outdated
         'in_flux': fields.ListOfStringsField(default=[]),
-        #: what it had prepared and is no longer there: handle -> generation
+        #: prepared handles whose device is lost: handle -> generation
         'lost': fields.DictOfIntegersField(default={}),
-        #: devices that somebody else claims in Placement: provider name -> owner
+        #: devices that other services claim in Placement: provider name -> owner
         'conflicts': fields.DictOfStringsField(default={}),
         #: providers that Placement has under another uuid than the one that derives from their
-        #: name: provider name -> uuid. Those that an earlier agent told are in the rows.
-        #: None: an agent of an earlier version, whose deployables carry these uuids
+        #: name: provider name -> uuid. The rows have those that were reported earlier.
+        #: None: an agent of an earlier version, whose deployables have these uuids
         'adopted': fields.DictOfStringsField(nullable=True, default=None),
+        #: the newest RPC version that the agent reads; None: it is 2.0
+        'rpc_version': fields.StringField(nullable=True, default=None),
+        #: the release of Cyborg that the agent runs
+        'release': fields.StringField(nullable=True, default=None),
     }
 
 
@@ -75,7 +88,7 @@ class Provider(base.CyborgObject):
         'name': fields.StringField(),
         #: None: the compute node itself
         'parent_uuid': fields.UUIDField(nullable=True, default=None),
-        #: None: it only holds others
+        #: None: only its children have an inventory
         'resource_class': fields.StringField(nullable=True, default=None),
         'total': fields.IntegerField(default=0),
         'reserved': fields.IntegerField(default=0),
@@ -90,17 +103,22 @@ class Plan(base.CyborgObject):
     # 1.0: first version
     # 1.1: programmings
     # 2.0: tasks instead of pending and programmings
-    VERSION = '2.0'
+    # 2.1: imported_providers
+    VERSION = '2.1'
+    added = {'imported_providers': '2.1'}
     fields = {
         'providers': fields.ListOfObjectsField('Provider'),
-        #: all that the host has to do, whatever got lost on the way
+        #: all open tasks of the host, also those whose message was lost
         'tasks': fields.ListOfObjectsField('Task'),
+        #: uuids of the providers of this host that another service created, and that were taken
+        #: over with its database; they may lack the trait of the owner
+        'imported_providers': fields.ListOfStringsField(default=[]),
     }
 
 
 @base.register
 class Agent(base.Stamped):
-    """A host's agent as the conductor last heard of it."""
+    """A host's agent, as of its last heartbeat or report."""
 
     VERSION = '1.0'  # 1.0: first version
     fields = {

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a group of a device profile or a flavor may ask for, and how we spell it.
+"""Validates and normalizes the groups of device profiles and flavors.
 
-Pure functions from what a client wrote to what is stored; ValueError says what is wrong.
+The functions take the text of a client and return the groups to store. They raise ValueError with
+the reason if a group is not valid.
 """
 
 import re
@@ -15,7 +16,9 @@ Group = dict[str, str]
 
 #: Placement's limit for names of classes and traits
 LONGEST = 255
-#: each unit becomes an accelerator request, so this bounds what one POST can create
+#: characters of the name of a profile, each of which is one of WORD
+LONGEST_NAME = 255
+#: each unit becomes an accelerator request, so this limits how many one POST can create
 MOST_UNITS = 1024
 
 CUSTOM = re.compile('CUSTOM_[A-Z0-9_]+')
@@ -31,18 +34,25 @@ ACCEL_VALUES: dict[str, tuple[re.Pattern[str], str]] = {
     'function_id': (WORD, 'letters, digits, hyphens and underscores'),
     'function_name': (WORD, 'letters, digits, hyphens and underscores'),
     'attach_target': (re.compile('VM|host|none'), 'VM, host or none'),
-    # how the device is cleaned afterwards, in place of what the host's options say
+    # how the device is cleaned afterwards; these override the options of the host
     'cleaning': (re.compile('none|reset|full'), 'none, reset or full'),
     'cleaning_required': (re.compile('true|false'), 'true or false'),
 }
 EXTRA_VALUE = (WORD, 'letters, digits, hyphens and underscores')
-#: each says what an FPGA is to be programmed with, so a group has at most one of them
+#: each names the image for an FPGA, so a group has at most one of them
 PROGRAMS = {'bitstream_id', 'bitstream_name', 'function_id', 'function_name'}
 
 
-def normalize(groups: Sequence[Mapping[str, str | int]],
-              extra_keys: Collection[str] = ()) -> list[Group]:
-    """The groups as stored: names in Placement's spelling, amounts as strings, order kept."""
+def is_name(text: str) -> bool:
+    """Returns whether a profile may have this name."""
+    return len(text) <= LONGEST_NAME and WORD.fullmatch(text) is not None
+
+
+def normalize(
+    groups: Sequence[Mapping[str, str | int]], extra_keys: Collection[str] = ()
+) -> list[Group]:
+    """Returns the groups as they are stored, in the same order: names in Placement's spelling,
+    amounts as strings."""
     if not groups:
         raise ValueError('it needs at least one group.')
     stored = []
@@ -56,30 +66,53 @@ def normalize(groups: Sequence[Mapping[str, str | int]],
 
 
 def require_few(groups: Sequence[Group]) -> None:
-    """ValueError if normalized groups ask for more units than are allowed."""
-    units = sum(int(value) for group in groups for key, value in group.items()
-                if key.startswith('resources:'))
+    """Raises ValueError if normalized groups ask for more units than are allowed."""
+    units = sum(
+        int(value)
+        for group in groups
+        for key, value in group.items()
+        if key.startswith('resources:')
+    )
     if units > MOST_UNITS:
         raise ValueError(f'it asks for {units} units; at most {MOST_UNITS} are allowed.')
 
 
+def classes(groups: Sequence[Mapping[str, str]]) -> set[str]:
+    """Returns the resource classes that normalized groups ask for."""
+    return {
+        key.removeprefix('resources:')
+        for group in groups
+        for key in group
+        if key.startswith('resources:')
+    }
+
+
 def normalize_one(group: Mapping[str, str | int], extra_keys: Collection[str] = ()) -> Group:
-    """One group as stored."""
+    """Returns one group as it is stored."""
     stored: Group = {}
     for key, value in group.items():
         new_key, new_value = _entry(key, value, extra_keys)
         if new_key in stored:
-            raise ValueError(f'{new_key} is there twice.')
+            raise ValueError(f'{new_key} occurs twice.')
         stored[new_key] = new_value
     if not any(key.startswith('resources:') for key in stored):
         raise ValueError('it needs at least one resources:<class>.')
     programs = sorted(PROGRAMS & {key.removeprefix('accel:') for key in stored})
     if len(programs) > 1:
-        raise ValueError(f'only one of {", ".join(f"accel:{name}" for name in programs)} can be '
-                         f'given.')
+        raise ValueError(
+            f'only one of {", ".join(f"accel:{name}" for name in programs)} can be given.'
+        )
     if (stored.get('accel:cleaning'), stored.get('accel:cleaning_required')) == ('none', 'true'):
         raise ValueError('accel:cleaning is none, so accel:cleaning_required cannot be true.')
     return stored
+
+
+def with_accel(group: Mapping[str, str], properties: Mapping[str, str]) -> Group:
+    """Returns a normalized group with further properties, which are given without ``accel:``."""
+    return {
+        **group,
+        **{f'accel:{name}': _accel(name, value, ()) for name, value in properties.items()},
+    }
 
 
 def _entry(key: str, value: str | int, extra_keys: Collection[str]) -> tuple[str, str]:
@@ -92,13 +125,14 @@ def _entry(key: str, value: str | int, extra_keys: Collection[str]) -> tuple[str
     if prefix not in entries:
         raise ValueError(
             f'{key[:64]!r} must start with resources:, trait: or accel:; groups are numbered '
-            f'by Cyborg, and group_policy belongs into the flavor.')
+            f'by Cyborg, and group_policy belongs into the flavor.'
+        )
     new_name, new_value = entries[prefix]()
     return f'{prefix}:{new_name}', new_value
 
 
 def spelled(name: str) -> str:
-    """A name as Placement has it: upper case and underscores."""
+    """Returns a name in Placement's spelling: upper case and underscores."""
     # only ASCII: upper() turns some other letters into plain ones
     return name.strip().upper().replace('-', '_') if name.isascii() else name
 
@@ -108,7 +142,8 @@ def _resource_class(name: str) -> str:
     if stored not in os_resource_classes.STANDARDS and not _is_custom(stored):
         raise ValueError(
             f'{name[:64]!r} is neither a standard resource class, such as FPGA, PGPU or VGPU, '
-            f'nor CUSTOM_ followed by letters, digits and underscores.')
+            f'nor CUSTOM_ followed by letters, digits and underscores.'
+        )
     return stored
 
 
@@ -117,7 +152,8 @@ def _trait(name: str) -> str:
     if stored not in _standard_traits() and not _is_custom(stored):
         raise ValueError(
             f'{name[:64]!r} is neither a standard trait nor CUSTOM_ followed by letters, digits '
-            f'and underscores.')
+            f'and underscores.'
+        )
     return stored
 
 

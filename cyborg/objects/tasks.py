@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host must do: the task that a conductor assigns, and the result that an agent returns."""
+"""Tasks of hosts, which conductors assign, and their results, which agents return."""
 
 from enum import StrEnum
 
@@ -8,12 +8,16 @@ from cyborg.objects.devices import Cleaning
 
 
 class TaskKind(StrEnum):
-    """In the order in which the tasks of one handle are performed."""
+    """The kinds of tasks, in the order in which those of one handle are performed."""
 
     PROGRAM = 'program'
     PREPARE = 'prepare'
     RELEASE = 'release'
     CLEAN = 'clean'
+
+
+#: the step of a clean-up that removes the function of a region
+BLANK = 'blank'
 
 
 class TaskState(StrEnum):
@@ -22,19 +26,26 @@ class TaskState(StrEnum):
     FAILED = 'failed'
     #: a clean-up that failed, kept until an operator decides
     QUARANTINED = 'quarantined'
-    #: nobody needs it any more
+    #: it is no longer needed
     CANCELLED = 'cancelled'
+
+
+class Decision(StrEnum):
+    """The decision of an operator about a handle that could not be cleaned."""
+
+    CLEAN = 'clean'
+    RELEASE = 'release'
 
 
 @base.register
 class Task(base.CyborgObject):
-    """Something that a host must do. Performing it twice is harmless."""
+    """A task of a host. Performing it twice is harmless."""
 
     VERSION = '1.0'  # 1.0: first version
     fields = {
         'uuid': fields.UUIDField(),
         'kind': fields.EnumField(valid_values=tuple(TaskKind)),
-        #: of the handle or deployable: a task of an earlier generation is out of date
+        #: generation of the handle: a task of an earlier generation is obsolete
         'generation': fields.IntegerField(),
         'driver_name': fields.StringField(),
         #: the device and the deployable, by their stable names
@@ -52,9 +63,9 @@ class Task(base.CyborgObject):
         'group': fields.DictOfStringsField(default={}),
         #: seconds to wait before the task is performed, after it failed before
         'delay': fields.FloatField(default=0.0),
-        #: program: which image, by one of bitstream_id, bitstream_name, function_id, function_name
+        #: program: the image, by one of bitstream_id, bitstream_name, function_id, function_name
         'image': fields.DictOfStringsField(default={}),
-        #: program: what the image must not contradict: the card's vendor, the names and ids of
+        #: program: facts that the image must match: the vendor of the card, the names and ids of
         #: its board, the types of the region
         'vendor': fields.StringField(nullable=True, default=None),
         'boards': fields.ListOfStringsField(default=[]),
@@ -63,7 +74,7 @@ class Task(base.CyborgObject):
         'loaded_image': fields.StringField(nullable=True, default=None),
         #: clean: no other request holds a part of the deployable
         'is_alone': fields.BooleanField(default=True),
-        #: clean: None: as the agent's configuration says
+        #: clean: the level; None: as the agent is configured
         'cleaning': fields.EnumField(valid_values=tuple(Cleaning), nullable=True, default=None),
         'is_cleaning_required': fields.BooleanField(nullable=True, default=None),
         #: the API request that led to this task
@@ -73,7 +84,7 @@ class Task(base.CyborgObject):
 
 @base.register
 class Step(base.CyborgObject):
-    """One named step of a task, as it ended."""
+    """The result of one step of a task."""
 
     VERSION = '1.0'  # 1.0: first version
     fields = {
@@ -86,7 +97,7 @@ class Step(base.CyborgObject):
 
 @base.register
 class TaskResult(base.CyborgObject):
-    """How a task ended."""
+    """The result of a task."""
 
     VERSION = '1.0'  # 1.0: first version
     fields = {
@@ -96,20 +107,20 @@ class TaskResult(base.CyborgObject):
         'generation': fields.IntegerField(),
         #: None: done
         'error': fields.StringField(nullable=True, default=None),
-        #: program: the driver was called, so that what was there before may be gone
+        #: program: whether the driver was called, so that the former content may be lost
         'is_touched': fields.BooleanField(default=True),
         #: program: the image that was loaded
         'image_uuid': fields.UUIDField(nullable=True, default=None),
-        #: program: what Glance says of that image: its name, its functions
+        #: program: facts about that image from Glance: its name, its functions
         'image_facts': fields.DictOfStringsField(default={}),
-        #: program: what the hardware tells of what is in the deployable now
+        #: program: the content of the deployable that the hardware shows now
         'content': fields.DictOfStringsField(default={}),
-        #: trying again may help
+        #: whether a retry may succeed
         'can_retry': fields.BooleanField(default=True),
         #: clean: the steps that were tried, in their order
         'steps': fields.ListOfObjectsField('Step', default=[]),
         'seconds': fields.FloatField(default=0.0),
-        #: of the kernel's driver and the firmware
+        #: versions of the kernel's driver and the firmware
         'versions': fields.DictOfStringsField(default={}),
     }
 
@@ -118,7 +129,21 @@ class TaskResult(base.CyborgObject):
 class HandBack(base.Stamped):
     """How a handle was given back after a request, for its tenant and for operators."""
 
-    VERSION = '1.0'  # 1.0: first version
+    # 1.0: first version
+    # 1.1: driver_name, handle_type, handle_info; decision and the fields about it
+    VERSION = '1.1'
+    added = dict.fromkeys(
+        (
+            'driver_name',
+            'handle_type',
+            'handle_info',
+            'decision',
+            'decided_by',
+            'decision_reason',
+            'decided_at',
+        ),
+        '1.1',
+    )
     fields = {
         'uuid': fields.UUIDField(),
         'kind': fields.EnumField(valid_values=tuple(TaskKind)),
@@ -127,6 +152,10 @@ class HandBack(base.Stamped):
         'device_uuid': fields.UUIDField(),
         'deployable_uuid': fields.UUIDField(),
         'handle_uuid': fields.UUIDField(),
+        #: None and empty once the device or the handle is gone
+        'driver_name': fields.StringField(nullable=True),
+        'handle_type': fields.StringField(nullable=True),
+        'handle_info': fields.DictOfStringsField(default={}),
         'arq_uuid': fields.UUIDField(nullable=True),
         'instance_uuid': fields.UUIDField(nullable=True),
         'project_id': fields.StringField(nullable=True),
@@ -136,4 +165,9 @@ class HandBack(base.Stamped):
         'seconds': fields.FloatField(nullable=True),
         'versions': fields.DictOfStringsField(default={}),
         'finished_at': fields.DateTimeField(nullable=True),
+        #: the decision of an operator after it had failed, with the operator, reason and time
+        'decision': fields.EnumField(valid_values=tuple(Decision), nullable=True),
+        'decided_by': fields.StringField(nullable=True),
+        'decision_reason': fields.StringField(nullable=True),
+        'decided_at': fields.DateTimeField(nullable=True),
     }

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQLAlchemy's tables and the queries by noun; only conductors come here."""
+"""The tables, and the queries by noun. Only conductors and commands of operators use them."""

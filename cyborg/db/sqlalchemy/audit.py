@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an audit reads: rows that may disagree, and what a host has to compare with others."""
+"""Queries of the audit: rows that may disagree, and the rows of a host to compare with Placement
+and Nova."""
 
 import datetime
 from collections.abc import Collection, Sequence
@@ -12,99 +13,151 @@ from cyborg.db.sqlalchemy import models
 from cyborg.objects import TaskKind, TaskState
 from cyborg.objects.arq_states import State
 
-Arq, Handle, Task = models.ExtArq, models.AttachHandle, models.Task
-Deployable, Device, Event = models.Deployable, models.Device, models.NovaEvent
+Arq = models.ExtArq
+Handle = models.AttachHandle
+Task = models.Task
+Deployable = models.Deployable
+Device = models.Device
+Event = models.NovaEvent
 
 #: tuples of the columns that the function names
 Rows = Sequence[Any]
 
 
 def handles_held_in(session: orm.Session, states: Collection[State]) -> Rows:
-    """Handles that requests in these states hold: handle's uuid, request's id, uuid and state."""
+    """Returns the handles that requests in these states hold: uuid of the handle; id, uuid and
+    state of the request."""
     return session.execute(
         sa.select(Handle.uuid, Arq.id, Arq.uuid, Arq.state)
-        .join(Arq, Handle.arq_id == Arq.id).where(Arq.state.in_(states))).all()
+        .join(Arq, Handle.arq_id == Arq.id)
+        .where(Arq.state.in_(states))
+    ).all()
 
 
 def wrongly_holding(session: orm.Session, states: Collection[State]) -> Rows:
-    """Requests in these states without a handle, or with one of a provider that is not theirs:
-    uuid, state, provider, handle's id and provider."""
+    """Returns the requests in these states without a handle, or with a handle of another provider:
+    uuid, state and provider of the request; id and provider of the handle."""
     return session.execute(
         sa.select(Arq.uuid, Arq.state, Arq.device_rp_uuid, Handle.id, Deployable.rp_uuid)
         .outerjoin(Handle, Handle.arq_id == Arq.id)
         .outerjoin(Deployable, Handle.deployable_id == Deployable.id)
-        .where(Arq.state.in_(states),
-               sa.or_(Handle.id.is_(None), Deployable.rp_uuid != Arq.device_rp_uuid))).all()
+        .where(
+            Arq.state.in_(states),
+            sa.or_(Handle.id.is_(None), Deployable.rp_uuid != Arq.device_rp_uuid),
+        )
+    ).all()
 
 
-def unchanged(session: orm.Session, states: Collection[State],
-              before: datetime.datetime) -> Rows:
-    """Requests that are in one of these states since before then: uuid, state and since when."""
+def unchanged(session: orm.Session, states: Collection[State], before: datetime.datetime) -> Rows:
+    """Returns the requests that have been in one of these states since before then: uuid, state
+    and the time of the last change."""
     since = sa.func.coalesce(Arq.updated_at, Arq.created_at, type_=models.Moment)
     return session.execute(
         sa.select(Arq.uuid, Arq.state, since)
-        .where(Arq.state.in_(states), since < before).order_by(Arq.id)).all()
+        .where(Arq.state.in_(states), since < before)
+        .order_by(Arq.id)
+    ).all()
+
+
+def overdue_binds(session: orm.Session, before: datetime.datetime) -> list[str]:
+    """Returns the requests whose bind should have ended before then."""
+    return list(
+        session.scalars(
+            sa.select(Arq.uuid)
+            .where(Arq.state == State.BIND_STARTED, Arq.bind_deadline < before)
+            .order_by(Arq.id)
+        )
+    )
 
 
 def waiting_for_clean_up(session: orm.Session, before: datetime.datetime) -> Rows:
-    """Handles that wait since before then: uuid, host, failed attempts and the last error."""
+    """Returns the handles that have waited for cleaning since before then: uuid, host, failed
+    attempts and the last error."""
     return session.execute(
         sa.select(Task.handle_uuid, Task.hostname, Task.attempts, Task.error)
-        .where(Task.state == TaskState.OPEN, Task.created_at < before,
-               Task.kind.in_((TaskKind.RELEASE, TaskKind.CLEAN))).order_by(Task.id)).all()
+        .where(
+            Task.state == TaskState.OPEN,
+            Task.created_at < before,
+            Task.kind.in_((TaskKind.RELEASE, TaskKind.CLEAN)),
+        )
+        .order_by(Task.id)
+    ).all()
 
 
 def quarantined(session: orm.Session) -> Rows:
-    """Handles that could not be cleaned: uuid, host and the error."""
+    """Returns the handles that could not be cleaned: uuid, host and the error."""
     return session.execute(
         sa.select(Task.handle_uuid, Task.hostname, Task.error)
-        .where(Task.state == TaskState.QUARANTINED).order_by(Task.id)).all()
+        .where(Task.state == TaskState.QUARANTINED)
+        .order_by(Task.id)
+    ).all()
 
 
 def waiting_for_image(session: orm.Session, before: datetime.datetime) -> Rows:
-    """Deployables that wait since before then: uuid, image and host."""
+    """Returns the deployables that have waited for an image since before then: uuid, image and
+    host."""
     return session.execute(
-        sa.select(Task.deployable_uuid, sa.func.coalesce(Task.image_uuid, Task.image),
-                  Task.hostname)
-        .where(Task.state == TaskState.OPEN, Task.created_at < before,
-               Task.kind == TaskKind.PROGRAM).order_by(Task.id)).all()
+        sa.select(
+            Task.deployable_uuid, sa.func.coalesce(Task.image_uuid, Task.image), Task.hostname
+        )
+        .where(
+            Task.state == TaskState.OPEN, Task.created_at < before, Task.kind == TaskKind.PROGRAM
+        )
+        .order_by(Task.id)
+    ).all()
 
 
 def count_waiting_events(session: orm.Session, before: datetime.datetime) -> int:
-    """How many events wait for Nova since before then."""
-    return session.scalar(sa.select(sa.func.count()).select_from(Event).where(
-        Event.created_at < before, Event.given_up_at.is_(None))) or 0
+    """Returns how many events have been in the outbox since before then."""
+    return (
+        session.scalar(
+            sa.select(sa.func.count())
+            .select_from(Event)
+            .where(Event.created_at < before, Event.given_up_at.is_(None))
+        )
+        or 0
+    )
 
 
 def next_host(session: orm.Session, hostname: str) -> str | None:
-    """The host that follows this one among those with devices or requests."""
-    following = sa.union_all(*(
-        sa.select(sa.func.min(column).label('hostname')).where(column > hostname)
-        for column in (Device.hostname, Arq.hostname))).subquery()
+    """Returns the host that follows this one among those with devices or requests."""
+    following = sa.union_all(
+        *(
+            sa.select(sa.func.min(column).label('hostname')).where(column > hostname)
+            for column in (Device.hostname, Arq.hostname)
+        )
+    ).subquery()
     found: str | None = session.scalar(sa.select(sa.func.min(following.c.hostname)))
     return found
 
 
-def providers_by_server(session: orm.Session, hostname: str, state: State,
-                        before: datetime.datetime) -> dict[str, set[str]]:
-    """Servers whose requests on a host are in this state since before then, with the providers
-    of these."""
+def providers_by_server(
+    session: orm.Session, hostname: str, state: State, before: datetime.datetime
+) -> dict[str, set[str]]:
+    """Returns the servers whose requests on a host have been in this state since before then, with
+    the providers of the requests."""
     found: dict[str, set[str]] = {}
     for server, provider in session.execute(
-            sa.select(Arq.instance_uuid, Arq.device_rp_uuid)
-            .where(Arq.hostname == hostname, Arq.state == state, Arq.updated_at < before)):
+        sa.select(Arq.instance_uuid, Arq.device_rp_uuid).where(
+            Arq.hostname == hostname, Arq.state == state, Arq.updated_at < before
+        )
+    ):
         found.setdefault(str(server), set()).add(str(provider))
     return found
 
 
 def servers_by_provider(session: orm.Session, hostname: str) -> dict[str, set[str]]:
-    """The providers of what a host has, and the servers that have requests there."""
+    """Returns the providers of a host, with the servers that have requests on each."""
     found: dict[str, set[str]] = {
-        str(provider): set() for provider in session.scalars(
-            sa.select(Deployable.rp_uuid).join(Deployable.device)
-            .where(Device.hostname == hostname))}
+        str(provider): set()
+        for provider in session.scalars(
+            sa.select(Deployable.rp_uuid).join(Deployable.device).where(Device.hostname == hostname)
+        )
+    }
     for server, provider in session.execute(
-            sa.select(Arq.instance_uuid, Arq.device_rp_uuid)
-            .where(Arq.hostname == hostname, Arq.instance_uuid.is_not(None))):
+        sa.select(Arq.instance_uuid, Arq.device_rp_uuid).where(
+            Arq.hostname == hostname, Arq.instance_uuid.is_not(None)
+        )
+    ):
         found.setdefault(str(provider), set()).add(str(server))
     return found

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Device profiles in SQL."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,12 +12,13 @@ from sqlalchemy import orm
 from cyborg import errors, objects
 from cyborg.db.sqlalchemy import models, paging
 
-Profile, Access = models.DeviceProfile, models.DeviceProfileProject
+Profile = models.DeviceProfile
+Access = models.DeviceProfileProject
 COLUMNS = {'name': Profile.name, 'uuid': Profile.uuid, 'is_enabled': Profile.is_enabled}
 
 
-def _visible(audience: str | sa.BindParameter[str] | None) -> sa.Select:
-    """The profiles that a project may see; None: all of them."""
+def _visible(audience: str | sa.BindParameter[str] | None) -> sa.Select[Profile]:
+    """Returns a query for the profiles that a project may see; None: all profiles."""
     if audience is None:
         return sa.select(Profile)
     mine = sa.select(Access.device_profile_id).where(Access.project_id == audience)
@@ -25,18 +26,24 @@ def _visible(audience: str | sa.BindParameter[str] | None) -> sa.Select:
 
 
 _NAMED = {
-    is_for_all: _visible(None if is_for_all else sa.bindparam('audience')).where(
-        Profile.name == sa.bindparam('name')).with_for_update(read=True)
-    for is_for_all in (True, False)}
+    is_for_all: _visible(None if is_for_all else sa.bindparam('audience'))
+    .where(Profile.name == sa.bindparam('name'))
+    .with_for_update(read=True)
+    for is_for_all in (True, False)
+}
 
 
-def _shown(session: orm.Session, rows: Sequence[Profile],
-           audience: str | None) -> list[objects.DeviceProfile]:
-    """As objects; a project sees of those that a profile is for only itself."""
+def _shown(
+    session: orm.Session, rows: Sequence[Profile], audience: str | None
+) -> list[objects.DeviceProfile]:
+    """Returns objects. Of the projects of a profile, a project sees only itself."""
     projects: dict[int, list[str]] = {row.id: [] for row in rows if row.is_private}
     if projects:
-        query = sa.select(Access.device_profile_id, Access.project_id).where(
-            Access.device_profile_id.in_(projects)).order_by(Access.project_id)
+        query = (
+            sa.select(Access.device_profile_id, Access.project_id)
+            .where(Access.device_profile_id.in_(projects))
+            .order_by(Access.project_id)
+        )
         if audience is not None:
             query = query.where(Access.project_id == audience)
         for id, project in session.execute(query):
@@ -44,26 +51,31 @@ def _shown(session: orm.Session, rows: Sequence[Profile],
     return [objects.DeviceProfile.of(row, project_ids=projects.get(row.id)) for row in rows]
 
 
-def find(session: orm.Session, audience: str | None, filters: paging.Filters,
-         page: paging.Page) -> list[objects.DeviceProfile]:
-    """Those that match, a page of them."""
+def find(
+    session: orm.Session, audience: str | None, filters: paging.Filters, page: paging.Page
+) -> list[objects.DeviceProfile]:
+    """Returns one page of the profiles that match."""
     query = paging.page_of(session, _visible(audience), Profile, COLUMNS, filters, page)
     return _shown(session, session.scalars(query).all(), audience)
 
 
 def get(session: orm.Session, audience: str | None, ref: str) -> objects.DeviceProfile:
-    """The one of this name or uuid."""
+    """Returns the profile of this name or uuid."""
     return _shown(session, _rows(session, audience, [ref]), audience)[0]
 
 
-def _rows(session: orm.Session, audience: str | None, refs: Sequence[str],
-          lock: bool = False) -> list[Profile]:
-    """The rows these names or uuids mean; all of them, or ProfileNotFound.
+def _rows(
+    session: orm.Session, audience: str | None, refs: Sequence[str], lock: bool = False
+) -> list[Profile]:
+    """Returns the rows with these names or uuids. Raises ProfileNotFound if one is missing.
 
-    A name may look like a uuid; then the profile of that uuid is meant if there is one.
+    A name may look like a uuid. A profile with that uuid takes precedence.
     """
-    query = _visible(audience).where(
-        sa.or_(Profile.uuid.in_(refs), Profile.name.in_(refs))).order_by(Profile.id)
+    query = (
+        _visible(audience)
+        .where(sa.or_(Profile.uuid.in_(refs), Profile.name.in_(refs)))
+        .order_by(Profile.id)
+    )
     by_ref: dict[str, Profile] = {}
     for row in session.scalars(query.with_for_update() if lock else query):
         by_ref.setdefault(row.name, row)
@@ -73,13 +85,32 @@ def _rows(session: orm.Session, audience: str | None, refs: Sequence[str],
     return [by_ref[ref] for ref in dict.fromkeys(refs)]
 
 
+def names(session: orm.Session, ids: Collection[int]) -> dict[int, tuple[str, str]]:
+    """Returns the uuid and the name of profiles, by row."""
+    query = sa.select(Profile.id, Profile.uuid, Profile.name).where(Profile.id.in_(ids))
+    return {row.id: (row.uuid, row.name) for row in session.execute(query)}
+
+
 def lock_all(session: orm.Session) -> list[Profile]:
-    """All rows, which nobody else changes before we are done."""
+    """Returns all rows, locked."""
     return list(session.scalars(sa.select(Profile).order_by(Profile.id).with_for_update()))
 
 
+def names_asked_for(session: orm.Session) -> dict[str, set[str]]:
+    """Returns the resource classes and traits that each profile names, by its name."""
+    return {
+        name: {
+            key.partition(':')[2]
+            for group in groups
+            for key in group
+            if key.startswith(('resources:', 'trait:'))
+        }
+        for name, groups in session.execute(sa.select(Profile.name, Profile.groups))
+    }
+
+
 def named(session: orm.Session, name: str, audience: str | None = None) -> Profile:
-    """The profile of this name, to make requests with; it stays as it is until we are done."""
+    """Returns the profile of this name, locked, to create requests with."""
     row = session.scalar(_NAMED[audience is None], {'name': name, 'audience': audience})
     if row is None:
         raise errors.ProfileNotFound(names=name)
@@ -88,24 +119,39 @@ def named(session: orm.Session, name: str, audience: str | None = None) -> Profi
     return row
 
 
-def create(session: orm.Session,
-           profiles: Sequence[objects.DeviceProfile]) -> list[objects.DeviceProfile]:
-    """Store all of them, or DuplicateProfile."""
-    rows = [Profile(uuid=profile.given('uuid') or uuidutils.generate_uuid(), name=profile.name,
-                    description=profile.description, groups=profile.groups,
-                    is_enabled=profile.is_enabled, is_private=profile.project_ids is not None)
-            for profile in profiles]
+def create(
+    session: orm.Session, profiles: Sequence[objects.DeviceProfile]
+) -> list[objects.DeviceProfile]:
+    """Store all profiles, or raise DuplicateProfile."""
+    rows = [
+        Profile(
+            uuid=profile.given('uuid') or uuidutils.generate_uuid(),
+            name=profile.name,
+            description=profile.description,
+            groups=profile.groups,
+            is_enabled=profile.is_enabled,
+            is_private=profile.project_ids is not None,
+        )
+        for profile in profiles
+    ]
     _refuse_duplicates(session, rows)
     session.add_all(rows)
     _flush(session, rows)
-    _grant(session, [(row.id, project) for row, profile in zip(rows, profiles, strict=True)
-                     for project in profile.project_ids or []])
+    _grant(
+        session,
+        [
+            (row.id, project)
+            for row, profile in zip(rows, profiles, strict=True)
+            for project in profile.project_ids or []
+        ],
+    )
     return _shown(session, rows, None)
 
 
-def update(session: orm.Session, audience: str | None, ref: str,
-           changes: dict[str, Any]) -> objects.DeviceProfile:
-    """Change what is named; requests that were made with it have a copy of their own."""
+def update(
+    session: orm.Session, audience: str | None, ref: str, changes: dict[str, Any]
+) -> objects.DeviceProfile:
+    """Change the named fields. Existing requests keep their own copy of the groups."""
     [row] = _rows(session, audience, [ref], lock=True)
     values = changes | {'updated_at': models.now()}
     if 'project_ids' in changes:
@@ -122,8 +168,10 @@ def update(session: orm.Session, audience: str | None, ref: str,
 
 def _grant(session: orm.Session, pairs: Sequence[tuple[int, str]]) -> None:
     if pairs:
-        session.execute(sa.insert(Access), [
-            {'device_profile_id': id, 'project_id': project} for id, project in pairs])
+        session.execute(
+            sa.insert(Access),
+            [{'device_profile_id': id, 'project_id': project} for id, project in pairs],
+        )
 
 
 def _flush(session: orm.Session, rows: Sequence[Profile]) -> None:
@@ -135,9 +183,14 @@ def _flush(session: orm.Session, rows: Sequence[Profile]) -> None:
 
 
 def _refuse_duplicates(session: orm.Session, rows: Sequence[Profile]) -> None:
-    taken = session.execute(sa.select(Profile.name, Profile.uuid).where(sa.or_(
-        Profile.name.in_([row.name for row in rows]),
-        Profile.uuid.in_([row.uuid for row in rows])))).all()
+    taken = session.execute(
+        sa.select(Profile.name, Profile.uuid).where(
+            sa.or_(
+                Profile.name.in_([row.name for row in rows]),
+                Profile.uuid.in_([row.uuid for row in rows]),
+            )
+        )
+    ).all()
     for field in ('name', 'uuid'):
         seen = {getattr(row, field) for row in taken}
         for row in rows:
@@ -147,12 +200,20 @@ def _refuse_duplicates(session: orm.Session, rows: Sequence[Profile]) -> None:
             seen.add(value)
 
 
-def delete(session: orm.Session, audience: str | None, refs: Sequence[str]) -> None:
-    """Delete all of them; none if one is unknown or in use."""
-    rows = {row.id: row.name for row in _rows(session, audience, refs, lock=True)}
-    used = session.scalars(sa.select(models.ExtArq.device_profile_id).distinct().where(
-        models.ExtArq.device_profile_id.in_(rows))).all()
+def delete(
+    session: orm.Session, audience: str | None, refs: Sequence[str]
+) -> list[objects.DeviceProfile]:
+    """Delete all profiles, or none if one is unknown or in use; returns the deleted profiles."""
+    found = _rows(session, audience, refs, lock=True)
+    shown = _shown(session, found, None)
+    rows = {row.id: row.name for row in found}
+    used = session.scalars(
+        sa.select(models.ExtArq.device_profile_id)
+        .distinct()
+        .where(models.ExtArq.device_profile_id.in_(rows))
+    ).all()
     if used:
         raise errors.ProfileInUse(names=', '.join(rows[id] for id in used if id))
     session.execute(sa.delete(Access).where(Access.device_profile_id.in_(rows)))
     session.execute(sa.delete(Profile).where(Profile.id.in_(rows)))
+    return shown

@@ -7,22 +7,26 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
+from oslo_config import cfg
 from oslo_db import api as oslo_db_api
 from oslo_db import exception as db_exc
 from oslo_db.sqlalchemy import enginefacade, exc_filters
 from sqlalchemy import dialects, orm
 
-from cyborg import errors
+from cyborg import errors, tracing
+from cyborg.db.sqlalchemy import models
 
 F = TypeVar('F', bound=Callable[..., Any])
-#: for those who use sessions and must not know what they are made of
-Session, Query = orm.Session, sa.Select
-ConnectionLost, Duplicate = db_exc.DBConnectionError, db_exc.DBDuplicateEntry
-#: these say nothing of what was to be stored: the transaction has to be repeated as a whole
+#: for packages that use sessions and must not import SQLAlchemy
+Session = orm.Session
+Query = sa.Select
+ConnectionLost = db_exc.DBConnectionError
+Duplicate = db_exc.DBDuplicateEntry
+#: failures that are independent of the data: the whole transaction is repeated
 TRANSIENT = (db_exc.DBDeadlock, db_exc.DBConnectionError)
 
 WRITES = 'cyborg_writes'
-#: seconds without use after which a connection is looked at before it is used again
+#: seconds of idleness after which a connection is tested before use
 RESTED = 5.0
 
 
@@ -31,17 +35,18 @@ class Database:
 
     def __init__(self, connection: str | sa.URL | None) -> None:
         if not connection:
-            raise errors.ConfigError(
-                why='There is no database to use: set [database] connection.')
+            raise errors.ConfigError(why='There is no database to use: set [database] connection.')
         try:
             is_file = sa.make_url(connection).get_backend_name() == 'sqlite'
             self.engine = _embedded(connection) if is_file else _served(connection)
-            with self.engine.connect():
-                pass
+            with self.engine.connect() as made:
+                asked = models.local_now()
+                models.follow(made.scalars(sa.select(models.database_now())).one(), asked)
         except (db_exc.DBError, sa.exc.SQLAlchemyError, ImportError) as error:
             why = str(error).splitlines()[0]
             raise errors.ConfigError(
-                why=f'The database of [database] connection cannot be used: {why}') from error
+                why=f'The database of [database] connection cannot be used: {why}'
+            ) from error
         self._sessions = orm.sessionmaker(self.engine, expire_on_commit=False)
 
     @contextlib.contextmanager
@@ -57,16 +62,25 @@ class Database:
             session.connection(execution_options={WRITES: True})
             yield session
 
+    def trace(self, conf: cfg.ConfigOpts) -> None:
+        """Have statements be spans of the requests that cause them, if the configuration says so.
+        Results are never part of a span."""
+        if tracing.is_enabled(conf) and conf.profiler.trace_sqlalchemy:
+            from osprofiler import sqlalchemy as tracer
+
+            tracer.add_tracing(sa, self.engine, 'db')
+
     def close(self) -> None:
-        """Give all connections back."""
+        """Close all connections."""
         self.engine.dispose()
 
 
 def _embedded(connection: str | sa.URL) -> sa.Engine:
-    """SQLite: readers beside a writer, nothing lost by a crash, and writers queue.
+    """Returns an engine for SQLite. Readers work beside a writer, writers wait for each other, and
+    a crash loses nothing.
 
-    oslo.db would open the file anew for each transaction and, the last time it is closed, move
-    what was written to another place: that takes longer than the transaction.
+    oslo.db is not used here: it opens the file for each transaction, and when it closes the last
+    connection SQLite copies the write-ahead log, which takes longer than the transaction.
     """
     engine = sa.create_engine(connection)
     exc_filters.register_engine(engine)
@@ -77,8 +91,8 @@ def _embedded(connection: str | sa.URL) -> sa.Engine:
         for pragma in ('journal_mode=WAL', 'busy_timeout=30000', 'foreign_keys=ON'):
             connection.execute(f'PRAGMA {pragma}')
 
-    # A transaction that reads first and writes later can lose its snapshot and then fails at
-    # once, whatever the time-out; one that is going to write says so when it begins.
+    # A transaction that reads first and writes later can lose its snapshot, and then fails at
+    # once, whatever the time-out. So a writer takes the write lock at its begin.
     @sa.event.listens_for(engine, 'begin')
     def begin(connection: sa.Connection) -> None:
         writes = connection.get_execution_options().get(WRITES)
@@ -88,46 +102,52 @@ def _embedded(connection: str | sa.URL) -> sa.Engine:
 
 
 def _served(connection: str | sa.URL) -> sa.Engine:
-    """MariaDB or PostgreSQL."""
+    """Returns an engine for MariaDB or PostgreSQL."""
     dialects.plugins.register('cyborg', __name__, '_FewerTrips')
     facade = enginefacade.transaction_context()
-    # threads need not be told to let others run
-    facade.configure(connection=_with_all_characters(sa.make_url(connection)).update_query_pairs(
-        [('plugin', 'cyborg')], append=True), thread_checkin=False)
+    # thread_checkin is for eventlet, which we do not use
+    facade.configure(
+        connection=_with_all_characters(sa.make_url(connection)).update_query_pairs(
+            [('plugin', 'cyborg')], append=True
+        ),
+        thread_checkin=False,
+    )
     engine: sa.Engine = facade.writer.get_engine()
-    _look_at_rested(engine)
+    _test_idle_connections(engine)
     if engine.dialect.name == 'mysql':
-        _show_what_is_committed(engine)
-        engine.dispose()  # oslo.db has made a connection before it knew that
+        _use_read_committed(engine)
+        engine.dispose()  # closes the connection that oslo.db has opened before this was set
     return engine
 
 
 def _with_all_characters(url: sa.URL) -> sa.URL:
-    """MySQL and MariaDB take characters of four bytes only from connections that say so.
+    """Returns the URL with the charset utf8mb4: without it MySQL and MariaDB refuse characters of
+    four bytes.
 
-    oslo.db knows the errors of both by the name of MySQL alone, and so do the options of tables.
+    oslo.db translates errors for the dialect mysql only, so MariaDB gets that name, too.
     """
     if url.get_backend_name() not in ('mysql', 'mariadb'):
         return url
     return url.set(drivername=url.drivername.replace('mariadb', 'mysql', 1)).update_query_dict(
-        {'charset': 'utf8mb4'})
+        {'charset': 'utf8mb4'}
+    )
 
 
 class _FewerTrips(sa.engine.CreateEnginePlugin):
-    """Spares each transaction two trips to the server: "are you there" before it, and a rollback
-    after its end. All of ours end by themselves, and what fails because the server went away is
-    done again (``retried``)."""
+    """Saves two round trips of each transaction: the ping before it, and the rollback after it.
+    Our transactions always end themselves, and those that fail because the server went away are
+    repeated (``retried``)."""
 
     def update_url(self, url: sa.URL) -> sa.URL:
-        return url  # says nothing to us
+        return url  # it has no options of ours
 
     def handle_pool_kwargs(self, pool_cls: type[sa.Pool], pool_args: dict[str, Any]) -> None:
         pool_args.update(pre_ping=False, reset_on_return=None)
 
 
-def _look_at_rested(engine: sa.Engine) -> None:
-    """A connection that was in use a moment ago is there; others may have gone with a server
-    that was started anew, or been cut by somebody who thought them idle."""
+def _test_idle_connections(engine: sa.Engine) -> None:
+    """Ping a connection that was idle for a while before it is used: the server may have been
+    restarted, or a proxy may have closed it."""
 
     @sa.event.listens_for(engine, 'checkin')
     def rest(connection: Any, record: Any) -> None:
@@ -147,11 +167,13 @@ def _is_alive(engine: sa.Engine, connection: Any) -> bool:
         return False
 
 
-def _show_what_is_committed(engine: sa.Engine) -> None:
-    """What a statement sees must not be older than what an earlier one of ours waited for.
+def _use_read_committed(engine: sa.Engine) -> None:
+    """Use READ COMMITTED: after a statement has waited for a lock, the next one must see what the
+    other transaction has committed.
 
-    Said once a connection. Said once a transaction, it would be taken back after each, and a
-    server that is gone by then would make a failure of what was committed.
+    It is set for each connection. SQLAlchemy would reset an isolation level that is set for a
+    transaction after its end, and a server that is gone by then would make a committed transaction
+    fail.
     """
 
     @sa.event.listens_for(engine, 'connect')
@@ -160,23 +182,32 @@ def _show_what_is_committed(engine: sa.Engine) -> None:
             cursor.execute('SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED')
 
 
-@exc_filters.filters('postgresql', sa.exc.OperationalError,
-                     r'.*connection to server .* failed(?!.*(?:authentication|does not exist))')
-def _tell_lost_connection(error: Exception, match: Any, engine_name: str,
-                          is_disconnect: bool) -> None:
-    """oslo.db knows only what older clients of PostgreSQL say when the server is away."""
+@exc_filters.filters(  # type: ignore[untyped-decorator]  # oslo.db has no hints
+    'postgresql',
+    sa.exc.OperationalError,
+    r'.*connection to server .* failed(?!.*(?:authentication|does not exist))',
+)
+def _tell_lost_connection(
+    error: Exception, match: Any, engine_name: str, is_disconnect: bool
+) -> None:
+    """Recognize a lost connection: oslo.db knows only the messages of older PostgreSQL clients."""
     raise db_exc.DBConnectionError(error)
 
 
 def retried(endpoint: F) -> F:
     """Run an endpoint again after a deadlock or a broken connection.
 
-    A transaction that broke before its COMMIT was undone. One that broke during it may be done:
-    ``ledger.transact`` finds out, so that nothing happens twice. Any other transaction in an
-    endpoint must have the same effect and answer when it is repeated. Everything else an endpoint
-    does after its transaction.
+    A transaction whose connection broke before the COMMIT was rolled back. If it broke during the
+    COMMIT, ``unit_of_work.transact`` finds out whether it was committed, so that nothing happens
+    twice. Other transactions of an endpoint must have the same effect and result when they are
+    repeated. An endpoint does everything else after its transaction.
     """
     wrapped: F = oslo_db_api.wrap_db_retry(
-        max_retries=10, retry_on_deadlock=True, retry_on_disconnect=True, retry_interval=0.02,
-        inc_retry_interval=True, max_retry_interval=1)(endpoint)
+        max_retries=10,
+        retry_on_deadlock=True,
+        retry_on_disconnect=True,
+        retry_interval=0.02,
+        inc_retry_interval=True,
+        max_retry_interval=1,
+    )(endpoint)
     return wrapped

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schema's history: what cyborg-dbsync does, and what a start-up checks."""
+"""Schema migrations by alembic, for the commands that change the schema."""
 
 import contextlib
-import pathlib
+import itertools
 from collections.abc import Iterator
 
 import sqlalchemy as sa
@@ -10,43 +10,115 @@ from alembic import command, config, migration, script, util
 from oslo_db import exception as db_exc
 
 from cyborg import errors
-from cyborg.db.sqlalchemy import engine, models
-
-SCRIPTS = pathlib.Path(__file__).parent / 'alembic'
+from cyborg.db.sqlalchemy import engine, models, revisions
+from cyborg.db.sqlalchemy.revisions import FLOOR_TABLE, VERSION_TABLE, Phase
 
 
 def _config(connection: sa.Connection | None = None) -> config.Config:
     made = config.Config()
-    made.set_main_option('script_location', str(SCRIPTS).replace('%', '%%'))
+    made.set_main_option('script_location', str(revisions.SCRIPTS).replace('%', '%%'))
     made.attributes['connection'] = connection
     return made
 
 
-def head() -> str:
-    """The newest revision that this code knows."""
-    return str(script.ScriptDirectory.from_config(_config()).get_current_head())
+def _directory() -> script.ScriptDirectory:
+    return script.ScriptDirectory.from_config(_config())
 
 
-def version(database: engine.Database) -> str | None:
-    """The revision the database is at; None if it is empty."""
-    with database.engine.connect() as connection:
-        return migration.MigrationContext.configure(connection).get_current_revision()
+def _table(connection: sa.Connection, name: str) -> migration.MigrationContext:
+    return migration.MigrationContext.configure(connection, opts={'version_table': name})
+
+
+def _create_tables(connection: sa.Connection) -> None:
+    """Create the tables of versions with our charset: alembic would use that of the database."""
+    for name in (VERSION_TABLE, FLOOR_TABLE):
+        sa.Table(
+            name,
+            sa.MetaData(),
+            sa.Column('version_num', sa.String(32), nullable=False),
+            sa.PrimaryKeyConstraint('version_num', name=f'{name}_pkc'),
+            mysql_engine='InnoDB',
+            mysql_charset='utf8mb4',
+            mysql_collate='utf8mb4_bin',
+        ).create(connection, checkfirst=True)
+
+
+@contextlib.contextmanager
+def _changing(database: engine.Database) -> Iterator[sa.Connection]:
+    """Update both tables of versions after the block, which changes VERSION_TABLE.
+
+    A database of a release that had only one table has its revision there.
+    """
+    with database.engine.begin() as connection:
+        _create_tables(connection)
+        present = revisions.read(connection, FLOOR_TABLE)
+        if present is not None and revisions.read(connection, VERSION_TABLE) is None:
+            _table(connection, VERSION_TABLE).stamp(_directory(), present)
+        yield connection
+        present = revisions.read(connection, VERSION_TABLE)
+        if present is not None:
+            _table(connection, FLOOR_TABLE).stamp(_directory(), _floor_of(present))
+
+
+def _floor_of(revision: str) -> str:
+    """Returns the oldest revision whose release can use the schema of this one: the last migration
+    up to it that is not additive."""
+    known = revisions.known()
+    past = known[: len(known) - len(revisions.pending(revision))]
+    return next(
+        each.revision for each in reversed(past) if revisions.phase_of(each) is Phase.CONTRACT
+    )
 
 
 def upgrade(database: engine.Database, revision: str = 'head') -> None:
-    """Bring the schema to a revision; nothing happens if it is there."""
-    with database.engine.begin() as connection:
+    """Upgrade the schema to a revision; a no-op if it has that revision."""
+    with _changing(database) as connection:
         command.upgrade(_config(connection), revision)
 
 
+def _expands(migration: revisions.Revision) -> bool:
+    return revisions.phase_of(migration) is Phase.EXPAND
+
+
+def expand(database: engine.Database) -> None:
+    """Run the migrations that services of the previous release can work with.
+
+    Raises if migrations of an earlier release are not finished.
+    """
+    left = revisions.pending(revisions.version(database))
+    additive = list(itertools.takewhile(_expands, left))
+    if any(map(_expands, left[len(additive) :])):
+        raise errors.ConfigError(
+            why=f'Migration {left[len(additive)].revision} contracts the schema, and others follow '
+            'that expand it: stop all services of the earlier release and run cyborg-dbsync '
+            'upgrade.'
+        )
+    if additive:
+        upgrade(database, additive[-1].revision)
+
+
+def contract(database: engine.Database) -> None:
+    """Run the migrations that services of the previous release cannot work with.
+
+    Raises if the schema is not expanded yet.
+    """
+    for each in revisions.pending(revisions.version(database)):
+        if _expands(each):
+            raise errors.ConfigError(
+                why=f'Migration {each.revision} expands the schema: run cyborg-dbsync upgrade '
+                '--expand first.'
+            )
+    upgrade(database)
+
+
 def stamp(database: engine.Database, revision: str) -> None:
-    """Say that the schema is at a revision, without changing it."""
-    with database.engine.begin() as connection:
+    """Mark the schema as being at a revision without changing it."""
+    with _changing(database) as connection:
         command.stamp(_config(connection), revision)
 
 
 def create_schema(database: engine.Database) -> None:
-    """Make all tables of an empty database from the models, and stamp it."""
+    """Create all tables of an empty database from the models, and stamp it."""
     models.Base.metadata.create_all(database.engine)
     stamp(database, 'head')
 
@@ -57,18 +129,9 @@ def revise(database: engine.Database, message: str, autogenerate: bool) -> None:
         command.revision(_config(connection), message=message, autogenerate=autogenerate)
 
 
-def require_head(database: engine.Database) -> None:
-    """Refuse to work on a schema other than the one this code was written for."""
-    present = version(database)
-    if present != head():
-        raise errors.ConfigError(
-            why=f'The schema of the database is at {present or "nothing"}, this release needs '
-                f'{head()}: run cyborg-dbsync upgrade.')
-
-
 @contextlib.contextmanager
 def readable_errors() -> Iterator[None]:
-    """Turn what alembic and the database say into one sentence."""
+    """Turn errors of alembic and the database into one sentence."""
     try:
         yield
     except (util.CommandError, sa.exc.SQLAlchemyError, db_exc.DBError) as error:

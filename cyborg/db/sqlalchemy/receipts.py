@@ -1,25 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows that prove that a transaction was committed, of those that leave no other trace."""
+"""Receipts: rows that prove the commit of a transaction which leaves no other proof, and rows that
+list what a request with an idempotency key has created."""
 
 import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 from oslo_utils import uuidutils
 from sqlalchemy import orm
 
+from cyborg import errors
 from cyborg.db.sqlalchemy import models
 
 Receipt = models.Receipt
-_ADD = sa.insert(Receipt.__table__)
+_ADD = sa.insert(models.table(Receipt))
 
 
-def add(session: orm.Session) -> sa.Select:
-    """Leave a receipt; returns the query that finds it once the transaction is committed."""
-    uuid = uuidutils.generate_uuid()
-    session.execute(_ADD, {'uuid': uuid, 'created_at': models.now()})
+@dataclass(frozen=True)
+class Key:
+    """Identifies a request and its content."""
+
+    uuid: str
+    digest: str
+
+
+def add(
+    session: orm.Session, key: Key | None = None, made: Sequence[str] | None = None
+) -> sa.Select[int]:
+    """Add a receipt; returns the query that finds it after the commit.
+
+    Raises DBDuplicateEntry if a receipt with the same key exists.
+    """
+    uuid = key.uuid if key else uuidutils.generate_uuid()
+    values = {
+        'uuid': uuid,
+        'created_at': models.now(),
+        'digest': key.digest if key else None,
+        'made': None if made is None else list(made),
+    }
+    session.execute(_ADD, values)
     return sa.select(Receipt.id).where(Receipt.uuid == uuid)
 
 
-def prune(session: orm.Session, before: datetime.datetime) -> None:
-    """Forget those that nobody asks for any more."""
-    session.execute(sa.delete(Receipt).where(Receipt.created_at < before))
+def made(session: orm.Session, key: Key) -> list[str] | None:
+    """Returns the uuids of the objects that a request with this key has created; None if there was
+    no such request."""
+    row = session.execute(
+        sa.select(Receipt.digest, Receipt.made).where(Receipt.uuid == key.uuid)
+    ).one_or_none()
+    if row is None:
+        return None
+    if row.digest != key.digest:
+        raise errors.IdempotencyKeyReused
+    return row.made or []
+
+
+def prune(session: orm.Session, before: datetime.datetime, keys_before: datetime.datetime) -> None:
+    """Delete old receipts, and those with keys that have expired."""
+    session.execute(
+        sa.delete(Receipt).where(
+            sa.or_(
+                sa.and_(Receipt.digest.is_(None), Receipt.created_at < before),
+                Receipt.created_at < keys_before,
+            )
+        )
+    )

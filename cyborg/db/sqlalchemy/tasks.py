@@ -10,35 +10,49 @@ import sqlalchemy as sa
 from oslo_utils import uuidutils
 from sqlalchemy import orm
 
-from cyborg import objects
-from cyborg.db.sqlalchemy import attributes, models, paging
-from cyborg.objects import TaskKind, TaskState
+from cyborg import backoff, objects
+from cyborg.db.sqlalchemy import attributes, devices, models, paging
+from cyborg.objects import Decision, TaskKind, TaskState
 
-Task, Handle, Deployable, Device = (
-    models.Task, models.AttachHandle, models.Deployable, models.Device)
+Task = models.Task
+Handle = models.AttachHandle
+Deployable = models.Deployable
+Device = models.Device
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 300.0  #: seconds between two tries of a host
 PRUNED_AT_ONCE = 1000
 REGION_TYPE = 'region_type_uuid'
-#: what gives a handle back after a request has let go of it
+#: kinds that give a handle back after its request has released it
 HAND_BACK = (TaskKind.RELEASE, TaskKind.CLEAN)
 
-_TABLE = Task.__table__
+_TABLE = models.table(Task)
 _ADD = sa.insert(_TABLE)
 _REMOVE = sa.delete(_TABLE).where(_TABLE.c.uuid.in_(models.any_of('uuids')))
 _IS_OPEN = Task.state == TaskState.OPEN
 _EARLIER = orm.aliased(Task)
-#: a host cannot prepare what is not there, and cleans what it has released
+#: tasks that a host can perform now: a missing handle cannot be prepared, and a handle is not
+#: cleaned while its release waits for a retry
 _CAN_BE_DONE = sa.and_(
     sa.or_(Task.kind != TaskKind.PREPARE, Handle.is_missing.is_(False)),
-    sa.or_(Task.kind != TaskKind.CLEAN, sa.not_(sa.select(_EARLIER.id).where(
-        _EARLIER.handle_uuid == Task.handle_uuid, _EARLIER.state == TaskState.OPEN,
-        _EARLIER.kind == TaskKind.RELEASE, _EARLIER.attempts > 0).exists())))
+    sa.or_(
+        Task.kind != TaskKind.CLEAN,
+        sa.not_(
+            sa.select(_EARLIER.id)
+            .where(
+                _EARLIER.handle_uuid == Task.handle_uuid,
+                _EARLIER.state == TaskState.OPEN,
+                _EARLIER.kind == TaskKind.RELEASE,
+                _EARLIER.attempts > 0,
+            )
+            .exists()
+        ),
+    ),
+)
 
 
 @dataclass(frozen=True)
 class Open:
-    """An open task, as far as others look at it."""
+    """The fields of an open task that inventories and binds need."""
 
     kind: str
     deployable_uuid: str
@@ -58,182 +72,299 @@ def add(session: orm.Session, rows: Sequence[Task]) -> None:
 
 
 def remove(session: orm.Session, uuids: Collection[str]) -> None:
-    """Drop tasks of which no record is kept."""
+    """Delete tasks of which no record is kept."""
     if uuids:
         session.execute(_REMOVE, {'uuids': list(uuids)})
 
 
 def remove_prepares(session: orm.Session, arq_uuids: Collection[str]) -> None:
-    """Requests no longer need what hosts prepare for them."""
+    """Delete the prepare tasks of requests."""
     session.execute(
-        sa.delete(Task).where(Task.arq_uuid.in_(arq_uuids), Task.kind == TaskKind.PREPARE,
-                              _IS_OPEN), execution_options={'synchronize_session': False})
+        sa.delete(Task).where(
+            Task.arq_uuid.in_(arq_uuids), Task.kind == TaskKind.PREPARE, _IS_OPEN
+        ),
+        execution_options={'synchronize_session': False},
+    )
 
 
 def get(session: orm.Session, uuids: Collection[str]) -> list[Task]:
-    """Those of these tasks that are open, as they are now."""
-    return list(session.scalars(
-        sa.select(Task).where(Task.uuid.in_(uuids), _IS_OPEN).order_by(Task.id)
-        .with_for_update().execution_options(populate_existing=True)))
+    """Returns the open ones of these tasks, locked."""
+    return list(
+        session.scalars(
+            sa.select(Task)
+            .where(Task.uuid.in_(uuids), _IS_OPEN)
+            .order_by(Task.id)
+            .with_for_update()
+            .execution_options(populate_existing=True)
+        )
+    )
 
 
 def requests_of(session: orm.Session, uuids: Collection[str]) -> set[str]:
-    """The requests for which these tasks are."""
-    return {uuid for uuid in session.scalars(
-        sa.select(Task.arq_uuid).distinct().where(Task.uuid.in_(uuids), _IS_OPEN)) if uuid}
+    """Returns the requests of these tasks."""
+    return {
+        uuid
+        for uuid in session.scalars(
+            sa.select(Task.arq_uuid).distinct().where(Task.uuid.in_(uuids), _IS_OPEN)
+        )
+        if uuid
+    }
 
 
-def of_handles(session: orm.Session, uuids: Collection[str],
-               *kinds: TaskKind) -> list[Task]:
-    """The open tasks of handles."""
-    return list(session.scalars(
-        sa.select(Task).where(Task.handle_uuid.in_(uuids), _IS_OPEN, Task.kind.in_(kinds))
-        .order_by(Task.id).execution_options(populate_existing=True)))
+def of_handles(session: orm.Session, uuids: Collection[str], *kinds: TaskKind) -> list[Task]:
+    """Returns the open tasks of handles."""
+    return list(
+        session.scalars(
+            sa.select(Task)
+            .where(Task.handle_uuid.in_(uuids), _IS_OPEN, Task.kind.in_(kinds))
+            .order_by(Task.id)
+            .execution_options(populate_existing=True)
+        )
+    )
 
 
 def programming_of(session: orm.Session, deployable_uuids: Collection[str]) -> list[Task]:
-    """The open tasks that load an image into these deployables."""
-    return list(session.scalars(
-        sa.select(Task).where(Task.deployable_uuid.in_(deployable_uuids), _IS_OPEN,
-                              Task.kind == TaskKind.PROGRAM).order_by(Task.id)))
+    """Returns the open tasks that load an image into these deployables."""
+    return list(
+        session.scalars(
+            sa.select(Task)
+            .where(
+                Task.deployable_uuid.in_(deployable_uuids), _IS_OPEN, Task.kind == TaskKind.PROGRAM
+            )
+            .order_by(Task.id)
+        )
+    )
 
 
-def is_being_cleaned(session: orm.Session, deployable_uuid: str) -> bool:
-    """Has a host still to release or to clean a part of a deployable?"""
-    return session.scalar(sa.select(Task.id).where(
-        Task.deployable_uuid == deployable_uuid, _IS_OPEN, Task.kind.in_(HAND_BACK)).limit(1)
-    ) is not None
+def are_being_cleaned(session: orm.Session, deployable_ids: Collection[int]) -> bool:
+    """Returns whether a release or clean task is open for a handle of these deployables."""
+    return (
+        session.scalar(
+            sa.select(Task.id)
+            .join(Deployable, Deployable.uuid == Task.deployable_uuid)
+            .where(Deployable.id.in_(deployable_ids), _IS_OPEN, Task.kind.in_(HAND_BACK))
+            .limit(1)
+        )
+        is not None
+    )
 
 
-def unfinished(session: orm.Session, arq_uuids: Collection[str],
-               deployable_uuids: Collection[str]) -> list[Open]:
-    """What is still to be done for requests, or to the deployables of which they hold a part."""
-    return _summary(session, sa.or_(
-        sa.and_(Task.arq_uuid.in_(arq_uuids), Task.kind == TaskKind.PREPARE),
-        sa.and_(Task.deployable_uuid.in_(deployable_uuids), Task.kind == TaskKind.PROGRAM)))
+def unfinished(
+    session: orm.Session, arq_uuids: Collection[str], deployable_uuids: Collection[str]
+) -> list[Open]:
+    """Returns the open tasks of requests, and those that program their deployables."""
+    return _summary(
+        session,
+        sa.or_(
+            sa.and_(Task.arq_uuid.in_(arq_uuids), Task.kind == TaskKind.PREPARE),
+            sa.and_(Task.deployable_uuid.in_(deployable_uuids), Task.kind == TaskKind.PROGRAM),
+        ),
+    )
+
+
+def last_error(session: orm.Session, arq_uuids: Collection[str]) -> str | None:
+    """Returns the error of the latest open task of requests."""
+    return session.scalar(
+        sa.select(Task.error)
+        .where(
+            Task.arq_uuid.in_(arq_uuids),
+            Task.kind.in_((TaskKind.PREPARE, TaskKind.PROGRAM)),
+            _IS_OPEN,
+            Task.error.is_not(None),
+        )
+        .order_by(Task.id.desc())
+        .limit(1)
+    )
 
 
 def of_host(session: orm.Session, hostname: str) -> list[Open]:
-    """A summary of all that a host has to do, or could not clean."""
+    """Returns the open tasks of a host, in short."""
     return _summary(session, Task.hostname == hostname)
 
 
 def _summary(session: orm.Session, where: sa.ColumnElement[bool]) -> list[Open]:
     rows = session.execute(
-        sa.select(Task.kind, Task.deployable_uuid, Task.handle_uuid, Task.arq_uuid, Task.attempts)
-        .where(where, _IS_OPEN))
+        sa.select(
+            Task.kind, Task.deployable_uuid, Task.handle_uuid, Task.arq_uuid, Task.attempts
+        ).where(where, _IS_OPEN)
+    )
     return [Open(*row) for row in rows]
 
 
 def pending(session: orm.Session, hostname: str) -> list[objects.Task]:
-    """All that a host has to do now, in the order in which it became due."""
+    """Returns the tasks that a host must perform now, in order."""
     return _described(session, Task.hostname == hostname)
 
 
 def describe(session: orm.Session, uuids: Collection[str]) -> list[objects.Task]:
-    """These tasks as their host is told of them."""
+    """Returns these tasks as objects for their host."""
     return _described(session, Task.uuid.in_(uuids)) if uuids else []
 
 
 def _described(session: orm.Session, where: sa.ColumnElement[bool]) -> list[objects.Task]:
     rows = session.execute(
         sa.select(Task, Deployable, Device, Handle, models.ExtArq.group)
-        .join(Deployable, Deployable.uuid == Task.deployable_uuid).join(Deployable.device)
+        .join(Deployable, Deployable.uuid == Task.deployable_uuid)
+        .join(Deployable.device)
         .outerjoin(Handle, Handle.uuid == Task.handle_uuid)
         .outerjoin(models.ExtArq, models.ExtArq.uuid == Task.arq_uuid)
-        .where(where, _IS_OPEN, _CAN_BE_DONE).order_by(Task.id)
-        .execution_options(populate_existing=True)).all()
+        .where(where, _IS_OPEN, _CAN_BE_DONE)
+        .order_by(Task.id)
+        .execution_options(populate_existing=True)
+    ).all()
     return [show(task, part, device, handle, group) for task, part, device, handle, group in rows]
 
 
-def show(task: Task, part: Deployable, device: Device, handle: Handle | None,
-         group: dict[str, str] | None = None) -> objects.Task:
-    """A task as its host is told of it."""
+def show(
+    task: Task,
+    part: Deployable,
+    device: Device,
+    handle: Handle | None,
+    group: dict[str, str] | None = None,
+) -> objects.Task:
+    """Returns a task as an object for its host."""
     return objects.Task(
-        uuid=task.uuid, kind=task.kind, generation=task.generation,
-        driver_name=device.driver_name, device_key=device.key, deployable_name=part.name,
+        uuid=task.uuid,
+        kind=task.kind,
+        generation=task.generation,
+        driver_name=device.driver_name,
+        device_key=device.key,
+        deployable_name=part.name,
         deployable_uuid=part.uuid,
         handle=None if handle is None else objects.AttachHandle.of(handle),
-        arq_uuid=task.arq_uuid, instance_uuid=task.instance_uuid, project_id=task.project_id,
-        group=group or {}, delay=pause(task.attempts), **_image(task, part, device),
-        cleaning=task.cleaning, is_cleaning_required=task.is_cleaning_required,
-        is_alone=task.is_alone is not False, request_id=task.request_id)
+        arq_uuid=task.arq_uuid,
+        instance_uuid=task.instance_uuid,
+        project_id=task.project_id,
+        group=group or {},
+        delay=pause(task.attempts),
+        **_image(task, part, device),
+        cleaning=task.cleaning,
+        is_cleaning_required=task.is_cleaning_required,
+        is_alone=task.is_alone is not False,
+        request_id=task.request_id,
+    )
 
 
 def _image(task: Task, part: Deployable, device: Device) -> dict[str, Any]:
-    """What a host has to know to choose and load an image."""
+    """Returns the facts that a host needs to choose and load an image."""
     if task.kind != TaskKind.PROGRAM:
         return {}
     boards = [device.model, device.std_board_info.get('product_id')]
-    return {'image': task.image or {}, 'loaded_image': part.bitstream_id,
-            'vendor': device.vendor, 'boards': [board for board in boards if board],
-            'region_types': attributes.values(part.attributes, REGION_TYPE)}
+    return {
+        'image': task.image or {},
+        'loaded_image': part.bitstream_id,
+        'vendor': device.vendor,
+        'boards': [board for board in boards if board],
+        'region_types': attributes.values(part.attributes, REGION_TYPE),
+    }
 
 
 def pause(attempts: int) -> float:
-    """Seconds between a failure and the next try."""
-    return min(FIRST_PAUSE * 2 ** min(attempts - 1, 16), LONGEST_PAUSE) if attempts else 0.0
+    """Returns the seconds between a failure and the next attempt."""
+    return backoff.pause(attempts, LONGEST_PAUSE, FIRST_PAUSE)
 
 
 def note_failure(task: Task, error: str) -> None:
-    """The host failed, and tries again, later each time."""
+    """Record a failed attempt, and set the time of the next one."""
     task.attempts += 1
     task.error = error
     task.due_at = models.now() + datetime.timedelta(seconds=pause(task.attempts))
 
 
 def close(task: Task, state: TaskState, result: objects.TaskResult | None = None) -> None:
-    """Make a record of a task that has ended."""
+    """Close a task; its row stays as a record."""
     task.state, task.finished_at, task.due_at = state, models.now(), None
     if result is not None:
         task.error, task.seconds = result.error, result.seconds
         task.image_uuid = result.image_uuid or task.image_uuid
-        task.steps = [{'name': step.name, 'seconds': step.seconds, 'error': step.error}
-                      for step in result.steps] or None
+        task.steps = [
+            {'name': step.name, 'seconds': step.seconds, 'error': step.error}
+            for step in result.steps
+        ] or None
         task.versions = result.versions or None
 
 
 def note_progress(session: orm.Session, hostname: str, uuid: str, progress: str) -> None:
-    """Keep how far a host has got with a task."""
+    """Store the progress of a task."""
     session.execute(
-        sa.update(Task).where(Task.uuid == uuid, Task.hostname == hostname, _IS_OPEN)
-        .values(progress=progress), execution_options={'synchronize_session': False})
+        sa.update(Task)
+        .where(Task.uuid == uuid, Task.hostname == hostname, _IS_OPEN)
+        .values(progress=progress),
+        execution_options={'synchronize_session': False},
+    )
 
 
-def owing_hosts(session: orm.Session, since: datetime.datetime,
-                silent_since: datetime.datetime) -> list[str]:
-    """Hosts whose agent lives and has had a task for so long that a message was lost."""
-    return list(session.scalars(
-        sa.select(Task.hostname).distinct()
-        .join(models.Agent, models.Agent.hostname == Task.hostname)
-        .outerjoin(Handle, Handle.uuid == Task.handle_uuid)
-        .where(_IS_OPEN, Task.created_at < since, _CAN_BE_DONE,
-               sa.or_(Task.due_at.is_(None), Task.due_at < since),
-               models.Agent.last_heartbeat >= silent_since)))
+def owing_hosts(
+    session: orm.Session, since: datetime.datetime, silent_since: datetime.datetime
+) -> list[str]:
+    """Returns hosts with a live agent and a task whose message must have been lost."""
+    return list(
+        session.scalars(
+            sa.select(Task.hostname)
+            .distinct()
+            .join(models.Agent, models.Agent.hostname == Task.hostname)
+            .outerjoin(Handle, Handle.uuid == Task.handle_uuid)
+            .where(
+                _IS_OPEN,
+                Task.created_at < since,
+                _CAN_BE_DONE,
+                sa.or_(Task.due_at.is_(None), Task.due_at < since),
+                models.Agent.last_heartbeat >= silent_since,
+            )
+        )
+    )
 
 
 def quarantined(session: orm.Session, handle_uuid: str) -> Task | None:
-    """The clean-up of a handle that failed, ours until we are done."""
+    """Returns the failed clean task of a quarantined handle, locked."""
     return session.scalar(
-        sa.select(Task).where(Task.handle_uuid == handle_uuid,
-                              Task.state == TaskState.QUARANTINED)
-        .with_for_update().execution_options(populate_existing=True))
+        sa.select(Task)
+        .where(Task.handle_uuid == handle_uuid, Task.state == TaskState.QUARANTINED)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    )
+
+
+def last_clean(session: orm.Session, handle_uuid: str) -> Task | None:
+    """Returns the last clean task of a handle, open or closed."""
+    return session.scalar(
+        sa.select(Task)
+        .where(Task.handle_uuid == handle_uuid, Task.kind == TaskKind.CLEAN)
+        .order_by(Task.id.desc())
+        .limit(1)
+        .execution_options(populate_existing=True)
+    )
+
+
+def decide(task: Task, decision: Decision, actor: str, reason: str | None = None) -> None:
+    """Record an operator's decision about a failed clean task."""
+    task.state = TaskState.FAILED
+    task.decision, task.decided_by, task.decision_reason = decision, actor, reason
+    task.decided_at = models.now()
 
 
 def forget_host(session: orm.Session, hostname: str) -> None:
-    """Nobody is there to do what is open."""
+    """Cancel the open tasks of a host that is forgotten."""
     session.execute(
-        sa.update(Task).where(Task.hostname == hostname,
-                              Task.state.in_((TaskState.OPEN, TaskState.QUARANTINED)))
+        sa.update(Task)
+        .where(Task.hostname == hostname, Task.state.in_((TaskState.OPEN, TaskState.QUARANTINED)))
         .values(state=TaskState.CANCELLED, finished_at=models.now()),
-        execution_options={'synchronize_session': False})
+        execution_options={'synchronize_session': False},
+    )
 
 
 def prune(session: orm.Session, before: datetime.datetime) -> None:
-    """Forget old records, some at a time."""
+    """Delete some old records."""
     ids = session.scalars(
-        sa.select(Task.id).where(Task.finished_at < before, Task.state != TaskState.QUARANTINED)
-        .order_by(Task.finished_at).limit(PRUNED_AT_ONCE)).all()
+        sa.select(Task.id)
+        .where(
+            Task.finished_at < before,
+            Task.state != TaskState.QUARANTINED,
+            sa.or_(Task.decided_at.is_(None), Task.decided_at < before),
+        )
+        .order_by(Task.finished_at)
+        .limit(PRUNED_AT_ONCE)
+    ).all()
     if ids:
         session.execute(sa.delete(Task).where(Task.id.in_(ids)))
 
@@ -241,15 +372,54 @@ def prune(session: orm.Session, before: datetime.datetime) -> None:
 # -- hand-backs, as they are shown -------------------------------------------------------------
 
 
-FILTERS = {'uuid': Task.uuid, 'device_uuid': Task.device_uuid, 'hostname': Task.hostname,
-           'handle_uuid': Task.handle_uuid, 'arq_uuid': Task.arq_uuid, 'state': Task.state}
+FILTERS = {
+    name: getattr(Task, name)
+    for name in ('handle_uuid', 'arq_uuid', 'instance_uuid', 'project_id', 'state')
+}
+#: the fields of a hand-back that the API shows
+_SHOWN: list[Any] = [
+    Task,
+    Device.driver_name,
+    Handle.type.label('handle_type'),
+    Handle.info.label('handle_info'),
+]
+_HAND_BACKS = (
+    sa.select(*_SHOWN)
+    .outerjoin(Device, Device.uuid == Task.device_uuid)
+    .outerjoin(Handle, Handle.uuid == Task.handle_uuid)
+    .where(Task.kind.in_(HAND_BACK))
+)
 
 
-def hand_backs(session: orm.Session, filters: paging.Filters,
-               page: paging.Page) -> list[objects.HandBack]:
-    """How handles were given back, a page of them."""
-    query = sa.select(Task).where(Task.kind.in_(HAND_BACK))
-    query = paging.page_of(session, query, Task, FILTERS, filters, page)
-    return [objects.HandBack.of(row, steps=[objects.Step(**step) for step in row.steps or ()],
-                                versions=row.versions or {})
-            for row in session.scalars(query)]
+def hand_backs(
+    session: orm.Session, device_uuid: str, filters: paging.Filters, page: paging.Page
+) -> list[objects.HandBack]:
+    """Returns one page of the hand-backs of a device. Raises DeviceNotFound if neither the device
+    nor a record of it exists."""
+    query = _HAND_BACKS.where(Task.device_uuid == device_uuid)
+    found = session.execute(paging.page_of(session, query, Task, FILTERS, filters, page)).all()
+    if not found and not _has_hand_backs(session, device_uuid):
+        devices.get(session, device_uuid)
+    return [_hand_back(row) for row in found]
+
+
+def hand_back(session: orm.Session, uuid: str) -> objects.HandBack:
+    """Returns one hand-back."""
+    return _hand_back(session.execute(_HAND_BACKS.where(Task.uuid == uuid)).one())
+
+
+def _has_hand_backs(session: orm.Session, device_uuid: str) -> bool:
+    query = sa.select(Task.id).where(Task.device_uuid == device_uuid, Task.kind.in_(HAND_BACK))
+    return session.scalar(query.limit(1)) is not None
+
+
+def _hand_back(row: Any) -> objects.HandBack:
+    task = row.Task
+    return objects.HandBack.of(
+        task,
+        driver_name=row.driver_name,
+        handle_type=row.handle_type,
+        handle_info=row.handle_info or {},
+        steps=[objects.Step(**step) for step in task.steps or ()],
+        versions=task.versions or {},
+    )

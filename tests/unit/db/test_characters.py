@@ -7,16 +7,21 @@ import pytest
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
-from cyborg.db.sqlalchemy import engine, migration, models
+from cyborg.db.sqlalchemy import engine, migration, models, revisions
 from tests.fixtures.databases import AT_HAND, URLS, differences
 
-pytestmark = [pytest.mark.migrations,
-              pytest.mark.skipif('mysql' not in AT_HAND, reason='needs a MariaDB server')]
+pytestmark = [
+    pytest.mark.migrations,
+    pytest.mark.skipif(
+        'mysql' not in AT_HAND, reason='needs MariaDB, which make test-services runs'
+    ),
+]
 
 TEXT = 'é日🚀'
 NARROW = sa.text(
     'SELECT table_name, column_name FROM information_schema.columns'
-    " WHERE table_schema = DATABASE() AND collation_name != 'utf8mb4_bin'")
+    " WHERE table_schema = DATABASE() AND collation_name != 'utf8mb4_bin'"
+)
 
 
 @pytest.fixture
@@ -49,19 +54,25 @@ def make_narrow_tables(url):
     narrow = sa.create_engine(url.set(drivername='mariadb+pymysql'), poolclass=sa.NullPool)
     migration.upgrade(types.SimpleNamespace(engine=narrow), '0011')
     with narrow.begin() as connection:
+        # those releases had the other table of versions only
+        connection.execute(sa.text(f'DROP TABLE {revisions.VERSION_TABLE}'))
         assert connection.execute(NARROW).all()
-        connection.execute(sa.text(
-            'INSERT INTO device_profiles'
-            ' (uuid, name, description, `groups`, created_at, is_enabled, is_private)'
-            " VALUES ('u', 'old', 'é日', '[]', NOW(), true, false)"))
+        connection.execute(
+            sa.text(
+                'INSERT INTO device_profiles'
+                ' (uuid, name, description, `groups`, created_at, is_enabled, is_private)'
+                " VALUES ('u', 'old', 'é日', '[]', NOW(), true, false)"
+            )
+        )
 
 
 def store_and_read(database):
     with database.writer() as session:
         session.add(models.DeviceProfile(name=TEXT, description=TEXT, groups=[]))
     with database.reader() as session:
-        found = session.execute(sa.select(models.DeviceProfile.name,
-                                          models.DeviceProfile.description)).all()
+        found = session.execute(
+            sa.select(models.DeviceProfile.name, models.DeviceProfile.description)
+        ).all()
     return dict(map(tuple, found))
 
 
@@ -82,10 +93,15 @@ def test_narrow_tables_are_converted(url, database):
 def test_columns_keep_their_types_when_they_are_converted(url, database):
     def columns():
         with database.reader() as session:
-            return session.execute(sa.text(
-                'SELECT table_name, column_name, column_type, is_nullable, column_default'
-                ' FROM information_schema.columns WHERE table_schema = DATABASE()'
-                ' ORDER BY table_name, ordinal_position')).all()
+            return session.execute(
+                sa.text(
+                    'SELECT table_name, column_name, column_type, is_nullable, column_default'
+                    ' FROM information_schema.columns WHERE table_schema = DATABASE()'
+                    f" AND table_name != '{revisions.VERSION_TABLE}'"
+                    ' ORDER BY table_name, ordinal_position'
+                )
+            ).all()
+
     make_narrow_tables(url)
     before = columns()
     migration.upgrade(database, '0012')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a round looks at is what is owed, not all that there is, on every database at hand."""
+"""Queries of a round read the rows with open work only, on every database at hand."""
 
 import contextlib
 import datetime
@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from cyborg.conductor.audit import Audit
 from cyborg.db.sqlalchemy import history, migration, models, tasks
-from tools.bench.filling import HANDLES, Filling
+from tools.bench.stored_rows import HANDLES, StoredRows
 
 pytestmark = pytest.mark.migrations
 #: of which the database has so many that a scan is not the shorter way
@@ -26,33 +26,59 @@ def fill(database):
 
     def fill(devices):
         """Have so many devices, all held, and the agents of their hosts."""
-        filling = made.enter_context(Filling(database.engine.url))
+        filling = made.enter_context(StoredRows(database.engine.url))
         filling.grow(devices * HANDLES)
         with database.writer() as session:
             session.execute(
                 sa.update(models.AttachHandle).values(is_host_prepared=True),
-                execution_options={'synchronize_session': False})
-            session.execute(sa.insert(models.Agent), [
-                {'hostname': name, 'last_heartbeat': models.now(), 'sequence': 1, 'digest': '',
-                 'is_ready': True, 'drivers': [], 'conflicts': {}}
-                for name in session.scalars(sa.select(models.Device.hostname).distinct())])
+                execution_options={'synchronize_session': False},
+            )
+            session.execute(
+                sa.insert(models.Agent),
+                [
+                    {
+                        'hostname': name,
+                        'last_heartbeat': models.now(),
+                        'sequence': 1,
+                        'digest': '',
+                        'is_ready': True,
+                        'drivers': [],
+                        'conflicts': {},
+                    }
+                    for name in session.scalars(sa.select(models.Device.hostname).distinct())
+                ],
+            )
             # what hosts did, of which a record is kept
-            session.execute(sa.insert(models.Task), [
-                {'kind': 'release', 'state': 'done', 'hostname': device.hostname,
-                 'device_uuid': device.uuid, 'deployable_uuid': device.uuid,
-                 'handle_uuid': device.uuid, 'finished_at': models.now()}
-                for device in session.scalars(sa.select(models.Device)) for _ in range(10)])
+            session.execute(
+                sa.insert(models.Task),
+                [
+                    {
+                        'kind': 'release',
+                        'state': 'done',
+                        'hostname': device.hostname,
+                        'device_uuid': device.uuid,
+                        'deployable_uuid': device.uuid,
+                        'handle_uuid': device.uuid,
+                        'finished_at': models.now(),
+                    }
+                    for device in session.scalars(sa.select(models.Device))
+                    for _ in range(10)
+                ],
+            )
         with database.engine.connect() as connection:
             # servers count by themselves, later; SQLite never does
             for name in ANALYSED.get(connection.dialect.name, ()):
                 connection.exec_driver_sql(name)
             connection.commit()
+
     with made:
         yield fill
 
 
-ANALYSED = {'mysql': [f'ANALYZE TABLE {name}' for name in models.Base.metadata.tables],
-            'postgresql': ['ANALYZE']}
+ANALYSED = {
+    'mysql': [f'ANALYZE TABLE {name}' for name in models.Base.metadata.tables],
+    'postgresql': ['ANALYZE'],
+}
 
 
 def look(session):
@@ -69,6 +95,7 @@ def scans(database, do):
     def note(connection, cursor, statement, parameters, *rest):
         if not statement.startswith('BEGIN'):
             statements.append((statement, parameters))
+
     with database.reader() as session:
         connection = session.connection()
         sa.event.listen(connection, 'before_cursor_execute', note)
@@ -76,18 +103,28 @@ def scans(database, do):
         sa.event.remove(connection, 'before_cursor_execute', note)
         if connection.dialect.name == 'postgresql':  # which would rather read a small table whole
             connection.exec_driver_sql('SET LOCAL enable_seqscan = off')
-        plans = [row for statement, parameters in statements for row in connection.exec_driver_sql(
-            f'EXPLAIN {QUERY_PLAN.get(connection.dialect.name, "")} {statement}', parameters)]
+        plans = [
+            row
+            for statement, parameters in statements
+            for row in connection.exec_driver_sql(
+                f'EXPLAIN {QUERY_PLAN.get(connection.dialect.name, "")} {statement}', parameters
+            )
+        ]
     assert plans
-    return {table for table in LARGE for plan in plans if IS_SCAN[
-        database.engine.dialect.name](plan, table)}
+    return {
+        table
+        for table in LARGE
+        for plan in plans
+        if IS_SCAN[database.engine.dialect.name](plan, table)
+    }
 
 
 QUERY_PLAN = {'sqlite': 'QUERY PLAN'}
 IS_SCAN = {
     'sqlite': lambda plan, table: plan[-1].startswith(f'SCAN {table}'),
     'mysql': lambda plan, table: plan.table == table and plan.type in ('ALL', 'index'),
-    'postgresql': lambda plan, table: f'Seq Scan on {table}' in plan[0]}
+    'postgresql': lambda plan, table: f'Seq Scan on {table}' in plan[0],
+}
 
 
 def test_what_is_owed_is_found_by_indexes(database, fill):
@@ -136,9 +173,13 @@ def test_an_audit_reads_what_it_finds_and_one_host_at_a_time(database, fill):
     def note(cursor, row):
         fetched.append(row)
         return row
+
     database.engine.dispose()
-    sa.event.listen(database.engine, 'connect', lambda connection, record: setattr(
-        connection, 'row_factory', note))
+    sa.event.listen(
+        database.engine,
+        'connect',
+        lambda connection, record: setattr(connection, 'row_factory', note),
+    )
     with database.writer() as session:
         session.execute(sa.update(models.ExtArq).values(updated_at=models.now() - DAY))
     # what is compared in the database stays there: it counts two kinds of events
@@ -152,7 +193,10 @@ def test_an_audit_reads_what_it_finds_and_one_host_at_a_time(database, fill):
     assert neighbour.first < len(fetched) / 10
     # and what disagrees is found
     with database.writer() as session:
-        session.execute(sa.update(models.AttachHandle).values(arq_id=None)
-                        .where(models.AttachHandle.id == Filling.OFFSET))
+        session.execute(
+            sa.update(models.AttachHandle)
+            .values(arq_id=None)
+            .where(models.AttachHandle.id == StoredRows.OFFSET)
+        )
     [finding] = Audit(database).look()
     assert 'without a handle' in finding.what

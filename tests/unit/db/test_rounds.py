@@ -42,8 +42,9 @@ def found(db):
 def let_it_end(db):
     """As if time had passed."""
     with db.writer() as session:
-        session.execute(sa.update(models.Round).values(
-            until=models.now() - datetime.timedelta(days=1)))
+        session.execute(
+            sa.update(models.Round).values(until=models.now() - datetime.timedelta(days=1))
+        )
 
 
 @pytest.fixture(params=['the first ever', 'one that has ended'])
@@ -60,6 +61,7 @@ def test_one_of_many_takes_a_lease_that_is_free(free):
     def compete():
         together.wait()
         taken.append(take(free))
+
     threads = [threading.Thread(target=compete) for _ in range(8)]
     for thread in threads:
         thread.start()

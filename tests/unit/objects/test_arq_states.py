@@ -31,7 +31,8 @@ def test_every_event_in_every_state_has_an_answer(state, event):
 @pytest.mark.parametrize('state', sorted(set(State) - {State.INITIAL}))
 def test_every_state_can_be_reached(state):
     assert any(state in moves.values() for moves in arq_states.TRANSITIONS.values()) or (
-        state == State.UNBIND_FAILED)
+        state == State.UNBIND_FAILED
+    )
 
 
 def test_a_bind_can_be_tried_again_after_it_failed():

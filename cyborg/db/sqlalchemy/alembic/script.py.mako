@@ -6,6 +6,7 @@ from alembic import op
 ${imports if imports else ""}
 revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}
+phase = 'expand'
 
 
 def upgrade() -> None:

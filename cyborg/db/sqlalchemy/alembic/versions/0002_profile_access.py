@@ -14,8 +14,9 @@ TABLE = 'device_profile_projects'
 
 def upgrade() -> None:
     for name, present in (('is_enabled', sa.true()), ('is_private', sa.false())):
-        op.add_column('device_profiles', sa.Column(
-            name, sa.Boolean(), nullable=False, server_default=present))
+        op.add_column(
+            'device_profiles', sa.Column(name, sa.Boolean(), nullable=False, server_default=present)
+        )
     op.create_table(
         TABLE,
         sa.Column('id', sa.Integer(), nullable=False),
@@ -24,9 +25,17 @@ def upgrade() -> None:
         sa.Column('device_profile_id', sa.Integer(), nullable=False),
         sa.Column('project_id', sa.String(255), nullable=False),
         sa.PrimaryKeyConstraint('id', name=f'pk_{TABLE}'),
-        sa.ForeignKeyConstraint(['device_profile_id'], ['device_profiles.id'],
-                                ondelete='RESTRICT', name=f'fk_{TABLE}_device_profile_id'),
-        sa.UniqueConstraint('device_profile_id', 'project_id',
-                            name=f'uq_{TABLE}_device_profile_id_project_id'),
-        mysql_engine='InnoDB', mysql_charset='utf8mb4', mysql_collate='utf8mb4_bin')
+        sa.ForeignKeyConstraint(
+            ['device_profile_id'],
+            ['device_profiles.id'],
+            ondelete='RESTRICT',
+            name=f'fk_{TABLE}_device_profile_id',
+        ),
+        sa.UniqueConstraint(
+            'device_profile_id', 'project_id', name=f'uq_{TABLE}_device_profile_id_project_id'
+        ),
+        mysql_engine='InnoDB',
+        mysql_charset='utf8mb4',
+        mysql_collate='utf8mb4_bin',
+    )
     op.create_index(f'ix_{TABLE}_project_id', TABLE, ['project_id'])

@@ -9,5 +9,6 @@ down_revision = '0002'
 
 
 def upgrade() -> None:
-    op.add_column('attach_handles', sa.Column(
-        'turn', sa.BigInteger(), nullable=False, server_default='0'))
+    op.add_column(
+        'attach_handles', sa.Column('turn', sa.BigInteger(), nullable=False, server_default='0')
+    )

@@ -25,5 +25,8 @@ def upgrade() -> None:
         sa.Column('figures', JSON),
         sa.PrimaryKeyConstraint('id', name='pk_rounds'),
         sa.UniqueConstraint('name', name='uq_rounds_name'),
-        mysql_engine='InnoDB', mysql_charset='utf8mb4', mysql_collate='utf8mb4_bin')
+        mysql_engine='InnoDB',
+        mysql_charset='utf8mb4',
+        mysql_collate='utf8mb4_bin',
+    )
     op.create_index('ix_deployables_program_since', 'deployables', ['program_since'])

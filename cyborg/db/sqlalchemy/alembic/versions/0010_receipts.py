@@ -20,5 +20,8 @@ def upgrade() -> None:
         sa.Column('uuid', sa.String(36), nullable=False),
         sa.PrimaryKeyConstraint('id', name='pk_receipts'),
         sa.UniqueConstraint('uuid', name='uq_receipts_uuid'),
-        mysql_engine='InnoDB', mysql_charset='utf8mb4', mysql_collate='utf8mb4_bin')
+        mysql_engine='InnoDB',
+        mysql_charset='utf8mb4',
+        mysql_collate='utf8mb4_bin',
+    )
     op.create_index('ix_receipts_created_at', 'receipts', ['created_at'])

@@ -23,4 +23,7 @@ def upgrade() -> None:
         sa.Column('model', sa.String(255)),
         sa.PrimaryKeyConstraint('id', name='pk_divided_cards'),
         sa.UniqueConstraint('hostname', 'key', name='uq_divided_cards_hostname_key'),
-        mysql_engine='InnoDB', mysql_charset='utf8mb4', mysql_collate='utf8mb4_bin')
+        mysql_engine='InnoDB',
+        mysql_charset='utf8mb4',
+        mysql_collate='utf8mb4_bin',
+    )

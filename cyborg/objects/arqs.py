@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users may ask for and what they asked for: device profiles and accelerator requests."""
+"""Device profiles and accelerator requests."""
 
+from collections.abc import Iterable
+
+from cyborg import errors
 from cyborg.objects import arq_states, base, fields
+
+#: states of requests whose bind is in progress
+ON_THEIR_WAY = arq_states.UNFINISHED | {arq_states.UNKNOWN}
 
 
 @base.register
 class DeviceProfile(base.Stamped):
-    """A named set of requirements; group order is kept, for Nova matches groups by index."""
+    """A named list of groups of requirements, in an order that Nova relies on."""
 
     # 1.0: first version
     # 1.1: is_enabled, project_ids
@@ -16,9 +22,9 @@ class DeviceProfile(base.Stamped):
         'name': fields.StringField(),
         'description': fields.StringField(nullable=True, default=None),
         'groups': fields.ListOfDictOfNullableStringsField(),
-        #: can new requests be made with it?
+        #: whether new requests can be created with it
         'is_enabled': fields.BooleanField(default=True),
-        #: whom it is for; None: everybody
+        #: the projects that may use it; None: all
         'project_ids': fields.ListOfStringsField(nullable=True, default=None),
     }
 
@@ -48,9 +54,23 @@ class Arq(base.Stamped):
     }
 
 
+def are_bound(arqs: Iterable[Arq]) -> bool:
+    """Returns whether all requests are bound; False while a bind is in progress. Raises BindFailed
+    if one of them will not be bound any more."""
+    is_bound = True
+    for arq in arqs:
+        if arq.state in ON_THEIR_WAY:
+            is_bound = False
+        elif arq.state != arq_states.State.BOUND:
+            raise errors.BindFailed(
+                why=arq.given('reason') or f'accelerator request {arq.uuid} is {arq.state}.'
+            )
+    return is_bound
+
+
 @base.register
 class Binding(base.CyborgObject):
-    """Where Nova wants a request to go."""
+    """The server, host and provider to which a request is bound."""
 
     VERSION = '1.0'  # 1.0: first version
     fields = {
@@ -58,14 +78,14 @@ class Binding(base.CyborgObject):
         'hostname': fields.StringField(),
         'device_rp_uuid': fields.UUIDField(),
         'instance_uuid': fields.UUIDField(),
-        #: None: the project of whoever binds
+        #: None: the project of the caller
         'project_id': fields.StringField(nullable=True, default=None),
     }
 
 
 @base.register
 class Transition(base.CyborgObject):
-    """One step in the life of a request."""
+    """One step in the history of a request."""
 
     VERSION = '1.0'  # 1.0: first version
     fields = {
@@ -78,6 +98,6 @@ class Transition(base.CyborgObject):
         'hostname': fields.StringField(nullable=True),
         'instance_uuid': fields.UUIDField(nullable=True),
         'reason': fields.StringField(nullable=True),
-        #: for how long it was in the state that this step ended
+        #: seconds for which it was in the state before this step
         'seconds_in_state': fields.FloatField(nullable=True),
     }
