@@ -10,10 +10,10 @@ from cyborg.db.sqlalchemy import agents
 
 
 class Agents(Endpoint):
-
     @exposed
-    def list_agents(self, context: RequestContext, filters: dict[str, Any],
-                    page: dict[str, Any]) -> list[objects.Agent]:
+    def list_agents(
+        self, context: RequestContext, filters: dict[str, Any], page: dict[str, Any]
+    ) -> list[objects.Agent]:
         with self.db.reader() as session:
             return agents.find(session, self.silent_since(), filters, page)
 

@@ -5,17 +5,18 @@ from typing import Any
 
 from cyborg import objects
 from cyborg.conductor.endpoint import Endpoint, exposed
-from cyborg.conductor.engine import tasks
+from cyborg.conductor.engine import device_events, tasks
+from cyborg.conductor.repeats import create_once
 from cyborg.context import RequestContext
 from cyborg.db.sqlalchemy import attributes, deployables, devices
 from cyborg.db.sqlalchemy import tasks as tasks_db
 
 
 class Devices(Endpoint):
-
     @exposed
-    def list_devices(self, context: RequestContext, filters: dict[str, Any],
-                     page: dict[str, Any]) -> list[objects.Device]:
+    def list_devices(
+        self, context: RequestContext, filters: dict[str, Any], page: dict[str, Any]
+    ) -> list[objects.Device]:
         with self.db.reader() as session:
             return devices.find(session, filters, page)
 
@@ -27,29 +28,46 @@ class Devices(Endpoint):
     @exposed
     def set_device_status(self, context: RequestContext, uuid: str, status: str) -> None:
         with self.unit_of_work(context, is_repeatable=True) as unit:
-            unit.hosts_to_wake.add(devices.set_status(unit.session, uuid, status))
+            device = devices.locked(unit.session, uuid)
+            if device.status != status:
+                device.status = status
+                unit.note(device_events.of_status(unit.session, device))
+            unit.hosts_to_wake.add(device.hostname)
 
     @exposed
-    def clean_handle(self, context: RequestContext, uuid: str) -> None:
-        """Have a host try once more to clean a handle that is quarantined."""
-        with self.unit_of_work(context) as unit:
-            tasks.clean_again(unit, uuid)
-
-    @exposed
-    def release_handle(self, context: RequestContext, uuid: str) -> None:
-        """Give a handle out again that is quarantined, as it is."""
-        with self.unit_of_work(context) as unit:
-            tasks.release_from_quarantine(unit, uuid)
-
-    @exposed
-    def list_hand_backs(self, context: RequestContext, filters: dict[str, Any],
-                        page: dict[str, Any]) -> list[objects.HandBack]:
+    def list_hand_backs(
+        self,
+        context: RequestContext,
+        filters: dict[str, Any],
+        page: dict[str, Any],
+        device_uuid: str,
+    ) -> list[objects.HandBack]:
         with self.db.reader() as session:
-            return tasks_db.hand_backs(session, filters, page)
+            return tasks_db.hand_backs(session, device_uuid, filters, page)
 
     @exposed
-    def list_deployables(self, context: RequestContext, filters: dict[str, Any],
-                         page: dict[str, Any]) -> list[objects.Deployable]:
+    def clean_handle(
+        self, context: RequestContext, device_uuid: str, handle_uuid: str
+    ) -> objects.HandBack:
+        """Have a host clean a quarantined handle again."""
+        with self.unit_of_work(context) as unit:
+            task = tasks.clean_again(unit, handle_uuid, device_uuid)
+            return tasks_db.hand_back(unit.session, task)
+
+    @exposed
+    def release_handle(
+        self, context: RequestContext, device_uuid: str, handle_uuid: str, reason: str
+    ) -> objects.HandBack:
+        """Release a quarantined handle without cleaning."""
+        with self.unit_of_work(context) as unit:
+            task = tasks.release_from_quarantine(unit, handle_uuid, reason, device_uuid)
+            unit.session.flush()
+            return tasks_db.hand_back(unit.session, task)
+
+    @exposed
+    def list_deployables(
+        self, context: RequestContext, filters: dict[str, Any], page: dict[str, Any]
+    ) -> list[objects.Deployable]:
         with self.db.reader() as session:
             return deployables.find(session, filters, page)
 
@@ -59,31 +77,44 @@ class Devices(Endpoint):
             return deployables.get(session, uuid)
 
     @exposed
-    def program_deployable(self, context: RequestContext, uuid: str,
-                           image_uuid: str) -> objects.Deployable:
-        """Note what is to be loaded into it; its host finds that in its next plan."""
+    def program_deployable(
+        self, context: RequestContext, uuid: str, image_uuid: str
+    ) -> objects.Deployable:
+        """Create a task that loads an image; the host gets it with its next plan."""
         with self.unit_of_work(context) as unit:
             tasks.program_for_operator(unit, uuid, image_uuid)
             unit.session.flush()
             return deployables.get(unit.session, uuid)
 
     @exposed
-    def list_attributes(self, context: RequestContext, filters: dict[str, Any],
-                        page: dict[str, Any], nested: bool) -> list[objects.Attribute]:
+    def list_attributes(
+        self, context: RequestContext, filters: dict[str, Any], page: dict[str, Any], nested: bool
+    ) -> list[objects.Attribute]:
         with self.db.reader() as session:
             return attributes.find(session, filters, page, nested)
 
     @exposed
-    def get_attribute(self, context: RequestContext, uuid: str,
-                      nested: bool) -> objects.Attribute:
+    def get_attribute(self, context: RequestContext, uuid: str, nested: bool) -> objects.Attribute:
         with self.db.reader() as session:
             return attributes.get(session, uuid, nested)
 
     @exposed
-    def create_attribute(self, context: RequestContext, deployable: str, key: str, value: str,
-                         parent_uuid: str | None) -> objects.Attribute:
-        with self.unit_of_work(context) as unit:
-            return attributes.create(unit.session, deployable, key, value, parent_uuid)
+    def create_attribute(
+        self,
+        context: RequestContext,
+        deployable: str,
+        key: str,
+        value: str,
+        parent_uuid: str | None,
+    ) -> objects.Attribute:
+        [made] = create_once(
+            self,
+            context,
+            ['create_attribute', deployable, key, value, parent_uuid],
+            lambda unit: [attributes.create(unit.session, deployable, key, value, parent_uuid)],
+            lambda session, uuids: attributes.find(session, {'uuid': uuids}, {}),
+        )
+        return made
 
     @exposed
     def delete_attribute(self, context: RequestContext, uuid: str) -> None:

@@ -1,103 +1,142 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the conductor's endpoints share: collaborators, errors, and what follows a commit."""
+"""The base of the conductor's endpoints: collaborators, errors, dispatch after a commit."""
 
 import contextlib
 import datetime
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import ParamSpec, TypeVar
 
 import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_log import log
 
-from cyborg import errors
+from cyborg import errors, metrics, rpc, tracing
 from cyborg.agent import rpcapi as agent_rpcapi
 from cyborg.clients.nova import Nova
 from cyborg.conductor import notifications, outbox
 from cyborg.conductor.engine.arqs import Deadlines
+from cyborg.conductor.engine.limits import UNLIMITED, Allowance, RequestLimits
 from cyborg.conductor.engine.unit_of_work import UnitOfWork, transact
 from cyborg.context import RequestContext
 from cyborg.db.sqlalchemy import arqs, engine, history, models
+from cyborg.objects import manifests
 
 LOG = log.getLogger(__name__)
-F = TypeVar('F', bound=Callable[..., Any])
+P = ParamSpec('P')
+R = TypeVar('R')
 
 
-def exposed(method: F) -> F:
-    """An RPC method: runs again after a deadlock, and answers our errors as what they are."""
+def exposed(method: Callable[P, R]) -> Callable[P, R]:
+    """Make an RPC method: it is retried after a deadlock, and passes our errors to the caller."""
     retried = engine.retried(method)
 
-    @messaging.expected_exceptions(errors.CyborgError)
+    @rpc.expecting_errors
     @functools.wraps(method)
-    def answer(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return retried(*args, **kwargs)
-        except engine.ConnectionLost as error:
-            LOG.error('The database is away: %s', error)
-            raise errors.Unavailable('The database is away; try again later.') from error
-    return answer  # type: ignore[return-value]
+    def answer(*args: P.args, **kwargs: P.kwargs) -> R:
+        with (
+            tracing.span('conductor_rpc', method.__name__),
+            metrics.Timer(metrics.RPC_SERVED, method.__name__) as timer,
+        ):
+            try:
+                return retried(*args, **kwargs)
+            except engine.ConnectionLost as error:
+                LOG.error('The database is not available: %s', error)
+                raise errors.Unavailable(
+                    'The database is not available; try again later.'
+                ) from error
+            except errors.CyborgError:
+                timer.result = 'refused'
+                raise
+
+    return answer
 
 
 class Endpoint:
-    """One topic of what a conductor is asked. It keeps nothing between two messages."""
+    """A group of RPC methods. It keeps no state between two messages."""
 
-    target = messaging.Target(version='2.0')
+    target = messaging.Target(version=manifests.NEWEST)
 
-    def __init__(self, conf: cfg.ConfigOpts, db: engine.Database,
-                 agents: agent_rpcapi.AgentAPI, outbox: outbox.Outbox,
-                 notifier: notifications.Notifier, nova: Nova) -> None:
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        db: engine.Database,
+        agents: agent_rpcapi.AgentAPI,
+        outbox: outbox.Outbox,
+        notifier: notifications.Notifier,
+        nova: Nova,
+        limits: RequestLimits | None = None,
+    ) -> None:
         self.conf = conf
         self.db = db
         self.agents = agents
         self.outbox = outbox
         self.notifier = notifier
         self.nova = nova
+        self.limits = limits
 
     def silent_since(self) -> datetime.datetime:
-        """Agents not heard of since then count as down."""
+        """Returns the time since which an agent must have sent a heartbeat to count as alive."""
         return models.now() - datetime.timedelta(seconds=self.conf.conductor.heartbeat_timeout)
 
+    def history_since(self) -> datetime.datetime:
+        """Older steps of requests are deleted."""
+        return models.now() - datetime.timedelta(days=self.conf.conductor.history_days)
+
     def deadlines(self) -> Deadlines:
-        """When a bind that starts now has failed."""
+        """Returns when a bind that starts now counts as failed."""
         conf, now = self.conf.conductor, models.now()
         return Deadlines(
             prepare=now + datetime.timedelta(seconds=conf.bind_timeout),
-            program=now + datetime.timedelta(seconds=conf.bind_timeout + conf.program_timeout))
+            program=now + datetime.timedelta(seconds=conf.bind_timeout + conf.program_timeout),
+        )
 
     def scope(self, context: RequestContext) -> arqs.Scope:
-        """Whose requests this caller may see; one without a project sees none."""
+        """Returns whose requests the caller may see; a caller without a project sees none."""
         project = None if context.sees_all_projects else context.project_id or ''
         return arqs.Scope(project_id=project, silent_since=self.silent_since())
 
-    def audience(self, context: RequestContext) -> str | None:
-        """The project whose device profiles this caller may see; None: all of them.
+    def allowance(self, project_id: str | None) -> Allowance:
+        """Returns how many requests a project may have. Call it before a transaction: it asks
+        Keystone."""
+        if self.limits is None:
+            return UNLIMITED
+        try:
+            return Allowance(self.limits.of(project_id))
+        except errors.LimitUnavailable as error:
+            return Allowance(error=error)
 
-        A service sees what the user sees for whom it acts: it is through Nova that tenants use
-        profiles.
+    def audience(self, context: RequestContext) -> str | None:
+        """Returns the project whose device profiles the caller may see; None: those of all.
+
+        A service sees the profiles of the user for whom it acts, because tenants use profiles
+        through Nova.
         """
         return None if context.is_admin else context.project_id or ''
 
     @contextlib.contextmanager
-    def unit_of_work(self, context: RequestContext, actor: str | None = None, *,
-                     is_repeatable: bool = False) -> Iterator[UnitOfWork]:
-        """A transaction; what it collected is dispatched once it is committed."""
-        cause = history.Cause(actor or f'user {context.user_id}',
-                              context.global_request_id or context.request_id)
-        with transact(self.db, cause, functools.partial(self._dispatch, context),
-                      is_repeatable=is_repeatable) as unit:
+    def unit_of_work(
+        self, context: RequestContext, actor: str | None = None, *, is_repeatable: bool = False
+    ) -> Iterator[UnitOfWork]:
+        """Open a transaction. The tasks, events and notifications that it collects are dispatched
+        after its commit."""
+        cause = history.Cause(
+            actor or f'user {context.user_id}', context.global_request_id or context.request_id
+        )
+        with transact(
+            self.db, cause, functools.partial(self._dispatch, context), is_repeatable=is_repeatable
+        ) as unit:
             yield unit
 
     def _dispatch(self, context: RequestContext, unit: UnitOfWork) -> None:
-        """Give hosts their tasks, wake hosts, tell Nova and operators. A message to a host that
-        gets lost is made up for by the sweep."""
+        """Send tasks to hosts, wake hosts, send events to Nova and notifications. The sweep repeats
+        messages to hosts that were lost."""
         try:
             for hostname, tasks in unit.tasks.items():
                 self.agents.perform(context, hostname, tasks)
             for hostname in sorted(unit.hosts_to_wake | unit.hosts_to_remind):
                 self.agents.wake(context, hostname)
         except messaging.MessagingException as error:
-            LOG.warning('An agent could not be told; its tasks wait for the next sweep: %s',
-                        error)
+            LOG.warning('Could not reach an agent; the next sweep sends its tasks: %s', error)
         self.outbox.send(unit.events)
-        self.notifier.send(context, unit.notices)
+        self.notifier.send(context, unit.changes)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An operator declares a host gone for good, without any conductor."""
+"""Forgets a host that is gone for good. cyborg-manage calls this, without a conductor."""
 
 import datetime
 
@@ -10,13 +10,14 @@ from cyborg.db.sqlalchemy.history import Cause
 
 
 def require_gone(db: engine.Database, hostname: str, silent_since: datetime.datetime) -> None:
-    """Refuse to forget a host whose agent lives: it would only come back."""
+    """Raises Conflict if the agent of the host is alive, because its next report would add the
+    host again."""
     with db.reader() as session:
         hosts.require_gone(session, hostname, silent_since)
 
 
 @engine.retried
 def forget(db: engine.Database, hostname: str) -> dict[str, int]:
-    """Unbind what is bound there, and drop all that is known of it; returns how much that was."""
+    """Unbind all requests on a host and delete its rows; returns the number of each."""
     with transact(db, Cause('operator')) as unit:
         return hosts.forget(unit, hostname)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an operator watches, in Prometheus' format: counted by whoever sweeps, told by anybody."""
+"""Metrics of the whole cloud. The conductor that sweeps counts; every conductor shows them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-import prometheus_client
 from oslo_log import log
 from prometheus_client import core, registry
 
@@ -15,53 +14,57 @@ from cyborg.db.sqlalchemy.figures import figures as figures
 
 LOG = log.getLogger(__name__)
 
-#: what is told of each figure, and the label that tells its parts apart
+#: how old the figures of a round are
+AGE = 'cyborg_figures_age_seconds'
+#: help text and label of each figure
 FIGURES = {
     'arqs': ('Accelerator requests by state', 'state'),
     'devices': ('Devices by type', 'type'),
+    'devices_at_fault': ('Devices with a fault', None),
+    'devices_missing': ('Devices that vanished while requests hold a part of them', None),
     'agents': ('Agents by whether they were heard of lately', 'alive'),
     'cleanups_owed': ('Handles that wait for their host to clean them', None),
     'programmings_open': ('Images that hosts have to load', None),
     'handles_quarantined': ('Handles that could not be cleaned', None),
     'events_waiting': ('Events that Nova has not taken yet', None),
     'events_given_up': ('Events that Nova refused for too long', None),
+    'profile_fits': ('How often device profiles of metrics_profiles fit now', 'profile'),
     'audit_findings': ('Disagreements that the last audit found in the database', None),
 }
 
 
+#: name of each metric, as Prometheus stores it -> its labels
+LABELS: dict[str, tuple[str, ...]] = {
+    AGE: ('round',),
+    **{f'cyborg_{name}': (label,) if label else () for name, (_, label) in FIGURES.items()},
+}
+
+
 class Metrics(registry.Collector):
-    """Tells what the last rounds found, so that any conductor gives the same answer and a scrape
-    costs one statement, however large the cloud is."""
+    """Shows the stored figures of the last sweep. So every conductor shows the same, and a scrape
+    needs one statement in a cloud of any size."""
 
     def __init__(self, db: engine.Database) -> None:
         self._db = db
 
     def collect(self) -> Iterator[Any]:
-        with self._db.reader() as session:
-            found = rounds.found(session)
+        try:
+            with self._db.reader() as session:
+                found = rounds.found(session)
+        except Exception as error:
+            # the scrape has the other metrics, and lacks the age of the figures
+            LOG.warning('The figures cannot be read: %s', error)
+            return
         ages = core.GaugeMetricFamily(
-            'cyborg_figures_age_seconds', 'Seconds since the round that found the figures',
-            labels=['round'])
+            AGE,
+            'Seconds since the round that found the figures',
+            labels=['round'],
+        )
         for name, last in found.items():
             ages.add_metric([name], last.age)
             for figure in FIGURES.keys() & last.figures.keys():
                 yield _family(figure, last.figures[figure])
         yield ages
-
-    def serve(self, host: str, port: int) -> Callable[[], None]:
-        """Answer on a port; answers how to stop. One worker of a host is enough."""
-        own = core.CollectorRegistry()
-        own.register(self)
-        try:
-            server, _ = prometheus_client.start_http_server(port, host, own)
-        except OSError as error:
-            LOG.info('Metrics are not served here: %s:%s: %s', host, port, error.strerror)
-            return lambda: None
-
-        def stop() -> None:
-            server.shutdown()
-            server.server_close()
-        return stop
 
 
 def _family(figure: str, value: Any) -> Any:

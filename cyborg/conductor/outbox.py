@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells Nova what became of its requests: state first, then the event, until Nova takes it."""
+"""The outbox: sends events about requests to Nova after the commit, and retries until Nova
+accepts them."""
 
 import collections
 import datetime
@@ -7,13 +8,16 @@ import itertools
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from oslo_log import log
 
-from cyborg import errors
+from cyborg import backoff, errors, metrics
 from cyborg.clients.nova import Nova
+from cyborg.conductor.engine import arqs
 from cyborg.conductor.engine.unit_of_work import transact
-from cyborg.db.sqlalchemy import arqs, engine, models, nova_events
+from cyborg.db.sqlalchemy import arqs as arqs_db
+from cyborg.db.sqlalchemy import engine, models, nova_events
 from cyborg.db.sqlalchemy.history import Cause
 from cyborg.objects.arq_states import Event
 
@@ -21,21 +25,39 @@ LOG = log.getLogger(__name__)
 
 CAUSE = Cause('conductor')
 BATCH = 50  #: events that are claimed at once
-MOST_FRESH = 1000  #: servers whose fresh events wait in memory
-SETTLED_TOGETHER = 1.0  #: seconds for which events that Nova has heard may wait to be removed
-#: how much of its lease an event must have left to be sent: a POST that hangs until its time-out
-#: ends before another conductor takes the event
+MOST_FRESH = 1000  #: servers whose new events wait in memory
+DELETED_TOGETHER = 1.0  #: seconds for which events that Nova has accepted may wait to be deleted
+#: the part of its lease that an event must have left to be sent, so that a POST that hangs until
+#: its time-out ends before another conductor takes the event
 LEASE_NEEDED = 2 / 3
 LONGEST_PAUSE = 300  #: seconds before an event that Nova refused is sent again
-LONGEST_REST = 30  #: seconds for which a Nova that is down is left alone
-#: Nova has it; has no host for the server yet and will read the state; or knows no such server
-SETTLED = frozenset({200, 404, 422})
+LONGEST_REST = 30  #: seconds for which no call is made to a Nova that is down
+#: Nova has the event; it has no host for the server yet and will read the state; or it does not
+#: know the server
+FINAL_CODES = frozenset({200, 404, 422})
+#: the answers of FINAL_CODES, as metrics name them
+RESULTS = {200: 'accepted', 404: 'unknown_server', 422: 'without_host'}
+#: the server may be deleted without a call to Cyborg: Nova does not delete the requests of a
+#: server that is being built and has no host
+MAY_VANISH = frozenset({404, 422})
+MOST_CHECKS = 10_000  #: servers that are checked later
+BUILD = 'BUILD'  #: the status of a server that is being built
 
 Waiting = collections.deque[list[models.NovaEvent]]
 
 
+@dataclass(frozen=True)
+class ServerCheck:
+    """A server whose existence is checked later, because Nova may delete it without a call to
+    Cyborg."""
+
+    at: float
+    server: str
+    requests: list[str]
+
+
 class Circuit:
-    """Lets nobody wait for a Nova that is down: after a failure it is left alone for a while."""
+    """A circuit breaker: after a failure Nova is not called for a while."""
 
     def __init__(self) -> None:
         self._failures = 0
@@ -43,36 +65,45 @@ class Circuit:
 
     @property
     def wait(self) -> float:
-        """Seconds until Nova may be tried again."""
+        """Returns the seconds until Nova may be called again."""
         return max(0.0, self._closed_at - time.monotonic())
 
     def note(self, is_up: bool) -> None:
-        """Remember how a try ended."""
+        """Record the outcome of a call."""
         self._failures = 0 if is_up else self._failures + 1
-        pause = min(2 ** min(self._failures - 1, 16), LONGEST_REST) if self._failures else 0
-        self._closed_at = time.monotonic() + pause
+        self._closed_at = time.monotonic() + backoff.pause(self._failures, LONGEST_REST)
 
 
 class Outbox:
-    """One thread a process. Any number of them share the table without sending twice.
+    """A thread in each process. Any number of them share the table, and each event is sent once.
 
-    What this process has just written and what is due in the table is sent by turns, so that a
-    backlog delays no new event.
+    New events of this process and due events of the table are sent alternately, so that a backlog
+    does not delay new events.
     """
 
-    def __init__(self, db: engine.Database, nova: Nova, interval: float,
-                 patience: float) -> None:
+    def __init__(
+        self,
+        db: engine.Database,
+        nova: Nova,
+        interval: float,
+        patience: float,
+        unknown_server_timeout: float = 0,
+    ) -> None:
         self._db = db
         self._nova = nova
         self._interval = interval
-        self._patience = datetime.timedelta(seconds=patience)  #: with a Nova that refuses
+        #: how long an event that Nova refuses is retried
+        self._patience = datetime.timedelta(seconds=patience)
+        self._check_after = unknown_server_timeout
+        #: servers that may be deleted, with their requests and the time of the check, oldest first
+        self._checks: collections.deque[ServerCheck] = collections.deque(maxlen=MOST_CHECKS)
         self._circuit = Circuit()
-        #: one server's events of one claim each, oldest first
+        #: each entry has the events of one server and one claim; oldest first
         self._fresh: Waiting = collections.deque()
         self._due: Waiting = collections.deque()
-        self._look_at = 0.0  #: when to look into the table
-        self._heard: list[models.NovaEvent] = []  #: to be removed from the table
-        self._settle_at = 0.0  #: when to remove them
+        self._look_at = 0.0  #: when to read the table
+        self._accepted: list[models.NovaEvent] = []  #: accepted, to be deleted from the table
+        self._delete_at = 0.0  #: when to delete them
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name='outbox', daemon=True)
@@ -81,19 +112,19 @@ class Outbox:
         self._thread.start()
 
     def wake(self) -> None:
-        """There may be something in the table."""
+        """Have the thread read the table now."""
         self._look_at = 0.0
         self._wake.set()
 
     def send(self, events: Sequence[models.NovaEvent]) -> None:
-        """Send what was just put into the table and is ours. What is too much, because Nova is
-        slow or down, waits there until its lease ends."""
+        """Send events that were just stored and that this process has claimed. If too many wait,
+        because Nova is slow or down, they stay in the table until their lease ends."""
         if events and len(self._fresh) < MOST_FRESH:
             self._fresh.extend(_by_server(events))
             self._wake.set()
 
     def stop(self) -> None:
-        """Finish what is being sent; the rest stays in the table."""
+        """Finish the call in progress and stop; unsent events stay in the table."""
         self._stopping.set()
         self._wake.set()
         if self._thread.is_alive():
@@ -108,31 +139,40 @@ class Outbox:
                     self.take_over()
                     is_new = False
                 self.deliver()
-                self._settle_in_time()
+                self._delete_accepted_in_time()
+                self.check_servers()
             except Exception:
                 LOG.exception('Sending events to Nova failed; they stay in the outbox.')
-                self._look_at = self._settle_at = time.monotonic() + self._interval
+                self._look_at = self._delete_at = time.monotonic() + self._interval
             if rest := self._circuit.wait:
                 self._stopping.wait(rest)
                 self._look_at = 0.0
             else:
-                until = min(self._look_at, self._settle_at) if self._heard else self._look_at
-                self._wake.wait(max(0.0, until - time.monotonic()))
+                self._wake.wait(max(0.0, self._next_at() - time.monotonic()))
         for waiting in (self._fresh, self._due):
             self._give_back(list(itertools.chain.from_iterable(waiting)))
-        self.settle()
+        self.delete_accepted()
+
+    def _next_at(self) -> float:
+        """Returns when something is due."""
+        times = [self._look_at]
+        if self._accepted:
+            times.append(self._delete_at)
+        if self._checks:
+            times.append(self._checks[0].at)
+        return min(times)
 
     @property
     def _is_resting(self) -> bool:
         return self._stopping.is_set() or self._circuit.wait > 0
 
     def take_over(self) -> None:
-        """Have sent what those were sending who ran here before and were killed."""
+        """Take over the events that killed processes of this host had claimed."""
         with self._db.writer() as session:
             nova_events.take_over(session)
 
     def deliver(self) -> None:
-        """Send what is fresh and what is due by turns, until nothing is left of either."""
+        """Send new events and due events in turns until none is left."""
         while not self._is_resting:
             self._give_back([*_late(self._fresh), *_late(self._due)])
             if not self._due and time.monotonic() >= self._look_at:
@@ -145,20 +185,21 @@ class Outbox:
                     self._send(waiting.popleft())
 
     def _claim(self) -> None:
-        """Take some of what is due in the table."""
-        mark = nova_events.mark()  # a second try finds what the first one claimed
+        """Claim some due events of the table."""
+        mark = nova_events.mark()  # so that a retry finds the events that the first try claimed
 
         @engine.retried
         def claim() -> list[models.NovaEvent]:
             with self._db.writer() as session:
                 return nova_events.claim(session, BATCH, mark)
+
         if events := claim():
             self._look_at = 0.0  # there may be more
             self._due.extend(_by_server(events))
 
     def _send(self, events: list[models.NovaEvent]) -> None:
-        """Send those of one server that are still true; what Nova did not take waits."""
-        self._settle_in_time()
+        """Send the events of one server that are still true; those that Nova refuses wait."""
+        self._delete_accepted_in_time()
         with self._db.reader() as session:
             events = nova_events.still_true(session, events)
         if not events:
@@ -167,47 +208,106 @@ class Outbox:
         try:
             codes = self._nova.send_events(
                 [(event.instance_uuid, event.arq_uuid, event.status) for event in events],
-                events[0].request_id)
+                events[0].request_id,
+            )
         except errors.Unavailable as error:
             self._circuit.note(is_up=False)
-            LOG.warning('Events wait in the outbox, Nova is left alone for %.0f s: %s',
-                        self._circuit.wait, error.faultstring)
+            metrics.NOVA_EVENTS.labels('unreachable').inc(len(events))
+            LOG.warning(
+                'Events wait in the outbox; Nova is not called for %.0f s: %s',
+                self._circuit.wait,
+                error.faultstring,
+            )
             self._postpone(events, is_refused=False)
             return
         self._circuit.note(is_up=True)
         answers = list(zip(events, codes, strict=True))
         for event, code in answers:
-            # one that is refused is sent again; of a server that Nova does not know, the audit
-            # finds what is left
+            metrics.NOVA_EVENTS.labels(RESULTS.get(code, 'refused')).inc()
             level = log.DEBUG if code in (200, 422) else log.WARNING
-            LOG.log(level, 'Event %s of request %s of server %s: Nova answered %s.',
-                    event.status, event.arq_uuid, event.instance_uuid, code)
-        if not self._heard:
-            self._settle_at = began + SETTLED_TOGETHER
-        self._heard += [event for event, code in answers if code in SETTLED]
-        refused = [event for event, code in answers if code not in SETTLED]
-        if unbearable := [event for event in refused if self._is_unbearable(event)]:
-            self._give_up(unbearable)
-        if patient := [event for event in refused if event not in unbearable]:
-            self._postpone(patient, is_refused=True)
+            LOG.log(
+                level,
+                'Event %s of request %s of server %s: Nova answered %s.',
+                event.status,
+                event.arq_uuid,
+                event.instance_uuid,
+                code,
+            )
+        if not self._accepted:
+            self._delete_at = began + DELETED_TOGETHER
+        self._accepted += [event for event, code in answers if code in FINAL_CODES]
+        self._check_later(
+            events[0].instance_uuid,
+            [event.arq_uuid for event, code in answers if code in MAY_VANISH],
+        )
+        refused = [event for event, code in answers if code not in FINAL_CODES]
+        if hopeless := [event for event in refused if self._must_give_up(event)]:
+            self._give_up(hopeless)
+        if retried := [event for event in refused if event not in hopeless]:
+            self._postpone(retried, is_refused=True)
 
-    def _is_unbearable(self, event: models.NovaEvent) -> bool:
-        """Has Nova refused it for so long that it will not take it any more?"""
+    def _must_give_up(self, event: models.NovaEvent) -> bool:
+        """Returns whether Nova has refused the event for so long that it is given up."""
         since = event.refused_since
         return since is not None and models.now() - since >= self._patience
 
+    def _check_later(self, server: str, requests: list[str]) -> None:
+        if self._check_after and requests:
+            self._checks.append(ServerCheck(time.monotonic() + self._check_after, server, requests))
+
+    def check_servers(self) -> None:
+        """Delete the requests of servers that were deleted while they were being built.
+
+        The list of checks is in memory only. If a conductor is killed, the audit finds its
+        servers. New events are sent before the next server is checked.
+        """
+        while self._checks and self._checks[0].at <= time.monotonic() and not self._is_resting:
+            check = self._checks.popleft()
+            try:
+                status = self._nova.status(check.server)
+                if status is None and self._nova.sees_all():
+                    self._delete_requests(check)
+            except errors.Unavailable as error:
+                LOG.debug('Server %s is checked later: %s', check.server, error.faultstring)
+                status = BUILD
+            if status == BUILD:
+                self._check_later(check.server, check.requests)
+            if self._fresh:
+                return
+
+    @engine.retried
+    def _delete_requests(self, check: ServerCheck) -> None:
+        """Delete these requests of a server that is gone."""
+        with transact(self._db, CAUSE) as unit:
+            rows = [
+                row
+                for row in arqs_db.named(unit.session, check.requests)
+                if row.instance_uuid == check.server
+            ]
+            arqs.delete_rows(unit, rows, 'Its server was deleted while it was being built.')
+            deleted = [row.uuid for row in rows]
+        for uuid in deleted:
+            LOG.info(
+                'Request %s is deleted: its server %s was deleted while it was being built.',
+                uuid,
+                check.server,
+            )
+
     @engine.retried
     def _postpone(self, events: list[models.NovaEvent], *, is_refused: bool) -> None:
-        """Have these of one claim wait until Nova may take them."""
-        pause = self._circuit.wait or min(2 ** min(events[0].attempts, 16), LONGEST_PAUSE)
+        """Send these events of one claim later."""
+        pause = self._circuit.wait or backoff.pause(events[0].attempts + 1, LONGEST_PAUSE)
         with self._db.writer() as session:
             nova_events.postpone(
-                session, events, models.now() + datetime.timedelta(seconds=pause),
-                is_refused=is_refused)
+                session,
+                events,
+                models.now() + datetime.timedelta(seconds=pause),
+                is_refused=is_refused,
+            )
 
     @engine.retried
     def _give_back(self, events: list[models.NovaEvent]) -> None:
-        """Have these sent by whoever claims them next."""
+        """Release the claim on these events, so that any conductor may send them."""
         if events:
             with self._db.writer() as session:
                 nova_events.postpone(session, events, models.now(), is_refused=False)
@@ -215,36 +315,47 @@ class Outbox:
 
     @engine.retried
     def _give_up(self, events: list[models.NovaEvent]) -> None:
-        """Send these of one claim no more; operators are told, and can have it done."""
+        """Give up these events of one claim. Operators are told and can have them sent again."""
         since = {event.arq_uuid: event.refused_since for event in events}
         with transact(self._db, CAUSE) as unit:
-            rows = arqs.named(unit.session, since)
+            rows = arqs_db.named(unit.session, since)
             given_up = nova_events.give_up(unit.session, events)
             for row in rows:
                 if row.uuid in given_up:
-                    unit.step(row, Event.UNHEARD, row.state, row.state,
-                                f'Nova has refused to hear of it since '
-                                f'{since[row.uuid]:%Y-%m-%d %H:%M} UTC.')
+                    unit.step(
+                        row,
+                        Event.UNHEARD,
+                        row.state,
+                        row.state,
+                        f'Nova has refused the event about it since '
+                        f'{since[row.uuid]:%Y-%m-%d %H:%M} UTC.',
+                    )
         for event in (event for event in events if event.arq_uuid in given_up):
-            LOG.error('Event %s of request %s of server %s is given up: Nova has refused it since '
-                      '%s. When Nova takes such events again, cyborg-manage audit --fix sends it.',
-                      event.status, event.arq_uuid, event.instance_uuid, event.refused_since)
+            metrics.NOVA_EVENTS.labels('given_up').inc()
+            LOG.error(
+                'Event %s of request %s of server %s is given up: Nova has refused it since '
+                '%s. When Nova takes such events again, cyborg-manage audit --fix sends it.',
+                event.status,
+                event.arq_uuid,
+                event.instance_uuid,
+                event.refused_since,
+            )
 
-    def _settle_in_time(self) -> None:
-        if time.monotonic() >= self._settle_at:
-            self.settle()
+    def _delete_accepted_in_time(self) -> None:
+        if time.monotonic() >= self._delete_at:
+            self.delete_accepted()
 
     @engine.retried
-    def settle(self) -> None:
-        """Remove what Nova has heard: many at once, for nobody waits for that."""
-        if self._heard:
+    def delete_accepted(self) -> None:
+        """Delete accepted events, many at once. No caller waits for this."""
+        if self._accepted:
             with self._db.writer() as session:
-                nova_events.remove(session, self._heard)
-            self._heard.clear()
+                nova_events.remove(session, self._accepted)
+            self._accepted.clear()
 
 
 def _by_server(events: Iterable[models.NovaEvent]) -> Iterable[list[models.NovaEvent]]:
-    """What goes into one request: a server's events of one claim, in their order."""
+    """Group events into calls: those of one server and one claim, in order."""
     groups: dict[tuple[str, str | None], list[models.NovaEvent]] = {}
     for event in events:
         groups.setdefault((event.instance_uuid, event.claim), []).append(event)
@@ -252,7 +363,7 @@ def _by_server(events: Iterable[models.NovaEvent]) -> Iterable[list[models.NovaE
 
 
 def _late(waiting: Waiting) -> list[models.NovaEvent]:
-    """Take out those whose lease may end before Nova has answered."""
+    """Remove events whose lease may end before Nova answers; returns them."""
     until = models.now() + datetime.timedelta(seconds=nova_events.CLAIM * LEASE_NEEDED)
     late: list[models.NovaEvent] = []
     while waiting and waiting[0][0].due_at < until:

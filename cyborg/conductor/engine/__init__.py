@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where decisions are taken: each function gets a unit of work, and asks the database by it."""
+"""Decides about requests, tasks and inventories. Each function gets a unit of work, and calls the
+queries in cyborg.db with its session."""

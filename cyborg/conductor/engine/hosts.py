@@ -1,84 +1,156 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts: what follows from their reports, and from an operator's word that one is gone."""
+"""Hosts: applies their reports, and forgets hosts that an operator declares gone."""
 
 import datetime
+import functools
+
+from oslo_log import log
 
 from cyborg import errors, objects
-from cyborg.conductor.engine import arqs, inventory, tasks
+from cyborg.conductor.engine import arqs, imported, inventory, tasks
+from cyborg.conductor.engine.changes import of_agent
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
-from cyborg.db.sqlalchemy import agents, attach_handles, devices
+from cyborg.db.sqlalchemy import agents, attach_handles, devices, imported_rows
 from cyborg.db.sqlalchemy import arqs as arqs_db
 from cyborg.db.sqlalchemy import tasks as tasks_db
 from cyborg.db.sqlalchemy.engine import Session
 
 
-def take_report(unit: UnitOfWork, report: objects.Report, *,
-                is_apart: bool = False) -> objects.Plan:
-    """Take in the picture of a host; returns what it has to publish and to do."""
+def take_report(
+    unit: UnitOfWork,
+    report: objects.Report,
+    silent_since: datetime.datetime,
+    *,
+    is_apart: bool = False,
+) -> objects.Plan:
+    """Apply a host's report; returns what the host must publish and perform."""
     session, hostname = unit.session, report.hostname
+    known = agents.known(session, hostname)
     agents.accept(session, report)
-    if report.is_first:  # what it had prepared may be gone
+    _note_agent(unit, report, known, silent_since)
+    imported.match(session, report)  # first, because the following steps compare keys of drivers
+    if report.is_first:  # what the host had prepared may be gone
         arqs.prepare_again(unit, arqs_db.holding(session, hostname))
     gone = attach_handles.gone(session, hostname)
-    rows = inventory.reconcile(unit, report, is_apart=is_apart)
+    rows, emptied = inventory.reconcile(unit, report, is_apart=is_apart)
     if gone:
         arqs.prepare_again(unit, arqs_db.holding_present(session, hostname, gone))
     if lost := inventory.gone(rows) - set(gone):
-        # a bind that is under way does not end before they are back and prepared again
+        # a bind in progress completes only when these are back and prepared again
         arqs.prepare_again(unit, arqs_db.starting_with(session, lost))
-    if report.is_first:
-        arqs.program_again(unit, inventory.emptied(rows))
+    arqs.program_again(unit, emptied)
     _compare(unit, report)
     session.flush()
-    return objects.Plan(providers=inventory.providers(session, hostname, rows),
-                        tasks=tasks_db.pending(session, hostname))
+    return objects.Plan(
+        providers=inventory.providers(
+            session,
+            hostname,
+            rows,
+            # read after the host was locked: an operator may have disabled it just now
+            is_disabled=agents.is_disabled(session, hostname),
+        ),
+        tasks=tasks_db.pending(session, hostname),
+        imported_providers=imported_rows.providers_of(session, hostname),
+    )
+
+
+def _note_agent(
+    unit: UnitOfWork,
+    report: objects.Report,
+    known: agents.Known | None,
+    silent_since: datetime.datetime,
+) -> None:
+    """Note the changes of the agent itself that the report shows."""
+    tell = functools.partial(_tell, unit, report.hostname, known.uuid if known else None)
+    if known is None:
+        tell('registered')
+    elif report.is_first:
+        tell('started')
+    elif known.last_heartbeat < silent_since:
+        tell('up')
+    if report.is_ready != (known is not None and known.is_ready):
+        tell('ready' if report.is_ready else 'not ready')
+    before = {each['name']: each['error'] for each in known.drivers} if known else {}
+    for driver in report.drivers:
+        if driver.error is not None and driver.error != before.get(driver.name):
+            tell('driver failed', log.WARNING, driver=driver.name, error=driver.error)
+        elif driver.error is None and before.get(driver.name) is not None:
+            tell('driver recovered', driver=driver.name)
+
+
+def _tell(
+    unit: UnitOfWork,
+    hostname: str,
+    uuid: str | None,
+    verb: str,
+    level: int = log.INFO,
+    **facts: object,
+) -> None:
+    unit.note(of_agent(hostname, verb, level, uuid=uuid, **facts))
 
 
 def _compare(unit: UnitOfWork, report: objects.Report) -> None:
-    """Have the host prepare again what it lost, and remove what nobody asked for.
+    """Have the host prepare lost handles again and remove leftover mediated devices.
 
-    A handle that a request should have, and that went with its card or was undone by somebody, is
-    prepared again. A mediated device that is left of a request that is gone is removed. Those
-    that are not ours are left alone, and so are those that were ours, or that the host worked on,
-    when it looked: they may have been cleaned since.
+    A held handle that disappeared is prepared again. A mediated device of a request that no
+    longer exists is removed. Mediated devices that Cyborg did not create are left alone. So are
+    those that the host had prepared or worked on during its discovery: they may be cleaned since.
     """
     if lost := list(report.given('lost', {}).items()):
-        arqs.prepare_again(unit, arqs_db.holding_generations(
-            unit.session, report.hostname, lost))
+        arqs.prepare_again(unit, arqs_db.holding_generations(unit.session, report.hostname, lost))
     leftover = set(report.mdevs or ()) - attach_handles.known_to_host(report)
     if leftover:
-        tasks.release_unwanted(unit, attach_handles.leftovers(
-            unit.session, report.hostname, leftover))
+        tasks.release_unwanted(
+            unit, attach_handles.leftovers(unit.session, report.hostname, leftover)
+        )
+
+
+def disable(unit: UnitOfWork, hostname: str, reason: str | None) -> None:
+    """Let no request be bound on a host, or let them again if there is no reason. Bound requests
+    stay. The host reports, and publishes what follows."""
+    agents.lock(unit.session, hostname)
+    known = agents.known(unit.session, hostname)
+    if known is None:
+        raise errors.AgentNotFound(ref=hostname)
+    if known.disabled_reason == reason:
+        return
+    agents.set_disabled(unit.session, hostname, reason)
+    unit.hosts_to_wake.add(hostname)
+    verb = 'enabled' if reason is None else 'disabled'
+    _tell(unit, hostname, known.uuid, verb, reason=reason)
 
 
 def require_gone(session: Session, hostname: str, silent_since: datetime.datetime) -> None:
-    """Refuse to forget a host whose agent lives: it would only come back."""
+    """Raises Conflict if the host's agent is alive: its next report would add the host again."""
     beat = agents.last_heartbeat(session, hostname)
     if beat is None and not devices.are_on(session, hostname):
         raise errors.NotFound(f'There is no host {hostname}.')
     if beat is not None and beat >= silent_since:
         raise errors.Conflict(
-            f'The agent of {hostname} was heard of at {beat:%H:%M:%S} UTC: stop it first.')
+            f'The agent of {hostname} sent a heartbeat at {beat:%H:%M:%S} UTC: stop it first.'
+        )
 
 
 def forget(unit: UnitOfWork, hostname: str) -> dict[str, int]:
-    """A host is gone for good: unbind what is bound there, drop all that is known of it.
+    """Unbind all requests on a host and delete all its rows; returns the number of each.
 
-    Binds may go on meanwhile. One that took a handle before we had it for ourselves is unbound
-    like the others; one that comes later finds nothing to take.
+    Binds may run at the same time. A bind that took a handle before its row was locked here is
+    unbound like the others; a later bind finds no handle.
     """
     session = unit.session
-    agents.delete(session, hostname)  # first, so that a report of the host waits for us
+    agents.delete(session, hostname)  # first, so that a concurrent report of the host waits
     rows = arqs_db.on_host(session, hostname)
     known = devices.load(session, hostname)
-    handles = [handle for device in known for part in device.deployables
-               for handle in part.attach_handles]
+    handles = [
+        handle for device in known for part in device.deployables for handle in part.attach_handles
+    ]
     attach_handles.lock(handles)
-    late = {handle.arq_id for handle in handles} - {None, *(row.id for row in rows)}
-    rows += arqs_db.by_ids(session, late)
+    holders = {handle.arq_id for handle in handles if handle.arq_id is not None}
+    rows += arqs_db.by_ids(session, holders - {row.id for row in rows})
     arqs.unbind_rows(unit, rows, f'Host {hostname} is gone.')
-    unit.tasks.clear()  # nobody is there to do it
+    unit.tasks.clear()  # no agent is left to perform them
     unit.hosts_to_wake.clear()
+    _tell(unit, hostname, None, 'forgotten')
     tasks_db.forget_host(session, hostname)
     devices.delete(session, known)
     devices.forget_divided(session, hostname)

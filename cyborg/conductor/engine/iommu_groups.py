@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""IOMMU groups: a guest gets all of a group or nothing, so one handle of a group is offered."""
+"""IOMMU groups: a guest gets a whole group or nothing, so only one handle of each is offered."""
 
 from collections.abc import Collection, Iterable
 
 from cyborg import objects
 from cyborg.db.sqlalchemy import models
 
-Device, Handle = models.Device, models.AttachHandle
+Device = models.Device
+Handle = models.AttachHandle
 ADDRESS = '{domain}:{bus}:{device}.{function}'
-WITHHELD = ('{address} shares its IOMMU group with {other}, which is offered or in use: a guest '
-            'gets all of a group or nothing. Disable the other device to have this one offered '
-            'once no request holds the other.')
+WITHHELD = (
+    '{address} shares its IOMMU group with {other}, which is offered or in use: a guest '
+    'gets all of a group or nothing. Disable the other device; this one is offered when no '
+    'request holds the other.'
+)
 
 
 class Groups:
@@ -24,20 +27,27 @@ class Groups:
     def __init__(self, report: objects.Report, rows: Collection[Device]) -> None:
         self._groups = {
             frozenset((_address(handle), *handle.given('companions', ())))
-            for device in report.devices for part in device.deployables
-            for handle in part.attach_handles if handle.given('companions')}
+            for device in report.devices
+            for part in device.deployables
+            for handle in part.attach_handles
+            if handle.given('companions')
+        }
         addresses = frozenset().union(*self._groups)
-        #: handles that exist already: to be locked before anything is decided about them
-        self.handles = [handle for _, handle in _members(rows)
-                        if _address(handle) in addresses] if addresses else []
+        #: handles that are stored already: they must be locked before a decision about them
+        self.handles = (
+            [handle for _, handle in _members(rows) if _address(handle) in addresses]
+            if addresses
+            else []
+        )
         self._offered = {handle.uuid for handle in self.handles if not handle.is_missing}
 
     def withhold(self, rows: Collection[Device]) -> None:
-        """Offer one handle of each group; the others are marked as missing, and a device of which
-        nothing is left says why."""
+        """Offer one handle of each group and mark the others as missing. A device that has no
+        offered handle left says why."""
         for group in sorted(self._groups, key=min):
-            members = [(device, handle) for device, handle in _members(rows)
-                       if _address(handle) in group]
+            members = [
+                (device, handle) for device, handle in _members(rows) if _address(handle) in group
+            ]
             kept = self._choose(members)
             for device, handle in members if kept else ():
                 if handle in kept:
@@ -47,24 +57,33 @@ class Groups:
                 everything = [each for part in device.deployables for each in part.attach_handles]
                 if device.fault is None and all(each.is_missing for each in everything):
                     device.fault = WITHHELD.format(
-                        address=_address(handle), other=_address(kept[0]))
+                        address=_address(handle), other=_address(kept[0])
+                    )
 
     def _choose(self, members: list[tuple[Device, Handle]]) -> list[Handle]:
         held = [handle for _, handle in members if not handle.is_unused]
-        usable = [handle for device, handle in members
-                  if device.fault is None and not handle.is_missing
-                  and device.status != objects.DeviceStatus.MAINTAINING]
+        usable = [
+            handle
+            for device, handle in members
+            if device.fault is None
+            and not handle.is_missing
+            and device.status != objects.DeviceStatus.MAINTAINING
+        ]
         usable.sort(key=lambda handle: (handle.uuid not in self._offered, _address(handle)))
         return held or usable[:1]
 
 
 def _members(rows: Iterable[Device]) -> list[tuple[Device, Handle]]:
-    """What goes to guests as a PCI function, of devices that are there."""
-    return [(row, handle) for row in rows if not row.is_missing
-            for part in row.deployables for handle in part.attach_handles
-            if handle.type == objects.HandleType.PCI]
+    """Yields the PCI handles of devices that are present."""
+    return [
+        (row, handle)
+        for row in rows
+        if not row.is_missing
+        for part in row.deployables
+        for handle in part.attach_handles
+        if handle.type == objects.HandleType.PCI
+    ]
 
 
 def _address(handle: objects.AttachHandle | Handle) -> str:
-    return ADDRESS.format_map({'domain': '', 'bus': '', 'device': '', 'function': ''}
-                              | handle.info)
+    return ADDRESS.format_map({'domain': '', 'bus': '', 'device': '', 'function': ''} | handle.info)

@@ -1,50 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a bind gives what a request's group asks for."""
+"""Checks that a bind gives a request what its group asks for."""
 
 from collections.abc import Collection, Mapping
 
 from cyborg import errors
-from cyborg.conductor.engine.tasks import ACCEL, CLEANING, CLEANING_REQUIRED, IMAGE_KEYS
+from cyborg.conductor.engine.tasks import ACCEL, CLEANING, CLEANING_REQUIRED, IMAGE_PROPERTIES
 from cyborg.db.sqlalchemy import models
 from cyborg.db.sqlalchemy.attach_handles import Offer
 
-#: keys of profile groups, and of flavors that os_acc is given, which ask for work at bind
+#: keys of profile groups, and of flavors in calls of os_acc, that ask for work at a bind
 WORK = ('accel:', 'bitstream:', 'function:')
-#: what of that is done: an image is loaded, the handle is cleaned as the group says, and is handed
-#: to the guest or not
-DONE = frozenset({*(f'{ACCEL}{key}' for key in IMAGE_KEYS), CLEANING, CLEANING_REQUIRED,
-                  f'{ACCEL}attach_target'})
+#: those that Cyborg acts on: an image is loaded, the handle is cleaned as the group says, and is
+#: attached to the guest or not
+DONE = frozenset({*IMAGE_PROPERTIES, CLEANING, CLEANING_REQUIRED, f'{ACCEL}attach_target'})
 
 
-def require_honoured(what: str, asked: Mapping[str, str],
-                     done: Collection[str] = DONE) -> None:
-    """Raises GroupNotHonoured for keys on which nothing acts. ``what``: who asks, for the
-    message; ``done``: keys on which something acts."""
-    ignored = [f'{key}={value}' for key, value in asked.items()
-               if key.startswith(WORK) and key not in done]
+def require_honoured(what: str, asked: Mapping[str, str], done: Collection[str] = DONE) -> None:
+    """Raises GroupNotHonoured for keys on which Cyborg does not act. ``what`` is the subject of
+    the message; ``done`` are the keys on which Cyborg acts."""
+    ignored = [
+        f'{key}={value}' for key, value in asked.items() if key.startswith(WORK) and key not in done
+    ]
     if ignored:
         raise errors.GroupNotHonoured(what=what, keys=', '.join(ignored))
 
 
 def require_fit(arq: models.ExtArq, offer: Offer, rp: str) -> None:
-    """ProviderMismatch unless the provider has the class and traits that the group asks for, as
-    Placement compares them: those of the provider itself. DeviceDisabled if nothing of it can be
-    had now."""
+    """Raises ProviderMismatch unless the provider itself has the class and traits that the group
+    asks for, as Placement compares them. Raises DeviceDisabled if its device is disabled."""
     place = {'uuid': arq.uuid, 'rp': rp, 'host': offer.hostname}
+    if offer.host_disabled is not None:
+        # no class of its own: an API of the previous release must know it
+        raise errors.DeviceDisabled(
+            f'Accelerator request {arq.uuid} cannot be bound on {offer.hostname}, where an '
+            f'operator has disabled the agent: {offer.host_disabled}'
+        )
     if offer.is_disabled:
         raise errors.DeviceDisabled(**place)
     classes = _names(arq.group, 'resources:')
     required = _names(arq.group, 'trait:', 'required')
     forbidden = _names(arq.group, 'trait:', 'forbidden')
-    if (classes - {offer.resource_class} or required - offer.traits
-            or forbidden & offer.traits):
-        wanted = [*sorted(classes), *(f'{trait} required' for trait in sorted(required)),
-                  *(f'{trait} forbidden' for trait in sorted(forbidden))]
+    if classes - {offer.resource_class} or required - offer.traits or forbidden & offer.traits:
+        wanted = [
+            *sorted(classes),
+            *(f'{trait} required' for trait in sorted(required)),
+            *(f'{trait} forbidden' for trait in sorted(forbidden)),
+        ]
         given = [offer.resource_class or 'no resource class', *sorted(offer.traits)]
         raise errors.ProviderMismatch(**place, wanted=', '.join(wanted), given=', '.join(given))
 
 
 def _names(group: Mapping[str, str], prefix: str, value: str | None = None) -> set[str]:
-    """The classes or traits of a group: all of them, or those with a value."""
-    return {key.removeprefix(prefix) for key, text in group.items()
-            if key.startswith(prefix) and value in (None, text)}
+    """Returns the classes or traits of a group: all of them, or those with this value."""
+    return {
+        key.removeprefix(prefix)
+        for key, text in group.items()
+        if key.startswith(prefix) and value in (None, text)
+    }

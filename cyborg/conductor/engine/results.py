@@ -1,46 +1,64 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What hosts tell of their tasks: what follows from each result, and what is tried again."""
+"""Results of tasks: applies them to requests and handles, and decides which tasks are retried."""
 
 from collections.abc import Collection, Sequence
 
 from cyborg import objects
-from cyborg.conductor.engine import arqs, tasks
+from cyborg.conductor.engine import arqs, changes, tasks
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
+from cyborg.db.sqlalchemy import agents, attach_handles, attributes, deployables, models
 from cyborg.db.sqlalchemy import arqs as arqs_db
-from cyborg.db.sqlalchemy import attach_handles, deployables, models
 from cyborg.db.sqlalchemy import tasks as tasks_db
 from cyborg.objects import TaskKind, TaskState, Withheld, arq_states
 from cyborg.objects.arq_states import Event, State
+from cyborg.objects.tasks import BLANK
 
-Arq, Handle, Task = models.ExtArq, models.AttachHandle, models.Task
+Arq = models.ExtArq
+Handle = models.AttachHandle
+Task = models.Task
 
 
 class Results:
-    """The results of one message of a host, and the requests and handles that they concern."""
+    """The results in one message of a host, with the requests and handles that they concern."""
 
-    def __init__(self, unit: UnitOfWork, hostname: str, results: Sequence[objects.TaskResult],
-                 most_attempts: int) -> None:
+    def __init__(
+        self,
+        unit: UnitOfWork,
+        hostname: str,
+        results: Sequence[objects.TaskResult],
+        most_attempts: int,
+    ) -> None:
         self._unit = unit
         self._hostname = hostname
         self._most = most_attempts
         self._results = {result.task_uuid: result for result in results}
-        #: requests first, then handles, then tasks: everybody locks in this order
+        if any(result.kind == TaskKind.PROGRAM or _is_blanked(result) for result in results):
+            # a concurrent report of the host waits: it updates the content of the same deployables
+            agents.lock(unit.session, hostname)
+        # lock order: requests, then handles, then tasks
         self._servers = arqs.by_server(unit, tasks_db.requests_of(unit.session, self._results))
-        self._handles = attach_handles.by_uuid(unit.session, {
-            result.handle_uuid for result in results if result.handle_uuid})
-        self._tasks = {task.uuid: task for task in tasks_db.get(unit.session, self._results)
-                       if task.hostname == hostname}
+        self._handles = attach_handles.by_uuid(
+            unit.session, {result.handle_uuid for result in results if result.handle_uuid}
+        )
+        self._tasks = {
+            task.uuid: task
+            for task in tasks_db.get(unit.session, self._results)
+            if task.hostname == hostname
+        }
 
     def take(self) -> list[objects.Task]:
-        """Write down all results; returns what the host has to do next: what it should try again,
-        and what it must undo because nobody wants it any more."""
+        """Apply all results. Returns the tasks that the host must perform next: retries, and
+        releases of handles that no request needs any more."""
         again = self._prepared() + self._handed_back() + self._programmed()
         self._unit.session.flush()
         return tasks_db.describe(self._unit.session, again)
 
     def _of(self, *kinds: TaskKind) -> list[tuple[Task | None, objects.TaskResult]]:
-        return [(self._tasks.get(uuid), result) for uuid, result in self._results.items()
-                if result.kind in kinds]
+        return [
+            (self._tasks.get(uuid), result)
+            for uuid, result in self._results.items()
+            if result.kind in kinds
+        ]
 
     # -- prepare -----------------------------------------------------------------------------
 
@@ -61,21 +79,41 @@ class Results:
         return again + self._undo(unwanted)
 
     def _holder(self, task: Task | None, handle: Handle | None) -> Arq | None:
-        """The request for which a handle was prepared, if it still wants it."""
+        """Returns the request for which a handle was prepared, if it still needs the handle."""
         if task is None or handle is None or handle.generation != task.generation:
             return None
-        return next((row for rows in self._servers for row in rows
-                     if row.id == handle.arq_id and row.state in arq_states.HOLDING), None)
+        return next(
+            (
+                row
+                for rows in self._servers
+                for row in rows
+                if row.id == handle.arq_id and row.state in arq_states.HOLDING
+            ),
+            None,
+        )
 
     def _try_again(self, task: Task, arq: Arq, result: objects.TaskResult) -> bool:
-        """A bind is tried so often, then all of the server's requests fail. What is prepared
-        again for a server that runs is tried for ever."""
-        tasks_db.note_failure(task, result.error)
+        """Retry a bind up to a limit, then fail all requests of the server. A preparation for a
+        running server is retried without limit."""
+        self._note_failure(task, result)
         if arq.state == State.BIND_STARTED and (
-                task.attempts >= self._most or not result.can_retry):
+            task.attempts >= self._most or not result.can_retry
+        ):
             self._fail([arq], result.error)
             return False
         return True
+
+    def _note_failure(self, task: Task, result: objects.TaskResult) -> None:
+        """Record a failed attempt, after which the task is retried or its bind fails."""
+        tasks_db.note_failure(task, result.error)
+        self._unit.note(changes.of_task(task, 'attempt failed', result.error))
+
+    def _close(self, task: Task, state: TaskState, result: objects.TaskResult) -> None:
+        """Close a task, which stays as a record."""
+        tasks_db.close(task, state, result)
+        self._unit.note(
+            changes.of_task(task, state, result.error, seconds=round(result.seconds, 3))
+        )
 
     def _fail(self, failed: Sequence[Arq], why: str) -> None:
         for rows in self._servers:
@@ -86,17 +124,24 @@ class Results:
     def _complete(self, uuids: Collection[str | None]) -> None:
         for rows in self._servers:
             if any(row.uuid in uuids for row in rows):
-                arqs.complete(self._unit, rows, attach_handles.held_by_any(
-                    self._unit.session, [row.id for row in rows]))
+                arqs.complete(
+                    self._unit,
+                    rows,
+                    attach_handles.held_by_any(self._unit.session, [row.id for row in rows]),
+                )
 
     def _undo(self, handles: Sequence[Handle]) -> list[str]:
-        """Clean-ups of handles that were prepared for requests which are gone meanwhile."""
+        """Release handles that were prepared for requests which no longer exist."""
         free = [handle for handle in handles if handle.arq_id is None]
         if not free:
             return []
         tasks.release_unwanted(self._unit, free)
-        return [task.uuid for task in tasks_db.of_handles(
-            self._unit.session, [handle.uuid for handle in free], TaskKind.RELEASE)]
+        return [
+            task.uuid
+            for task in tasks_db.of_handles(
+                self._unit.session, [handle.uuid for handle in free], TaskKind.RELEASE
+            )
+        ]
 
     # -- release and clean -------------------------------------------------------------------
 
@@ -106,17 +151,18 @@ class Results:
             handle = self._handles.get(result.handle_uuid)
             if task is None or handle is None or handle.generation != task.generation:
                 continue
+            self._note_blank(handle.deployable, result)
             if result.error is None:
-                if task.attempts or handle.is_missing:  # this is news to Placement
+                if task.attempts or handle.is_missing:  # the inventory in Placement changes
                     self._unit.hosts_to_wake.add(self._hostname)
-                tasks_db.close(task, TaskState.DONE, result)
+                self._close(task, TaskState.DONE, result)
                 self._note_hand_back(task)
                 done.append(handle)
             elif task.kind == TaskKind.CLEAN and task.attempts + 1 >= self._most:
                 self._quarantine(task, handle, result)
             else:
-                tasks_db.note_failure(task, result.error)
-                if task.attempts == 1:  # from now on Placement should not offer it
+                self._note_failure(task, result)
+                if task.attempts == 1:  # Placement must not offer it from now on
                     self._unit.hosts_to_wake.add(self._hostname)
                 again.append(task.uuid)
         if done:
@@ -124,49 +170,60 @@ class Results:
             again += self._give_back(done)
         return again
 
-    def _note_hand_back(self, task: Task) -> None:
-        """Tell in the request's history how its handle was cleaned, also if it is gone."""
-        if task.kind != TaskKind.CLEAN or task.arq_uuid is None:
+    def _note_blank(self, part: models.Deployable, result: objects.TaskResult) -> None:
+        """Forget the functions of a region that the host has blanked, or tried to blank, before
+        it can be taken: a request must not be bound for a function that is no longer loaded."""
+        if not _is_blanked(result):
             return
-        [row] = arqs_db.named(self._unit.session, [task.arq_uuid]) or [Arq(
-            uuid=task.arq_uuid, project_id=task.project_id, hostname=task.hostname,
-            instance_uuid=task.instance_uuid, state=State.DELETING)]
-        steps = ', '.join(f'{step["name"]} ({step["error"] or "done"})'
-                          for step in task.steps or ()) or 'nothing had to be done'
+        region = tasks.region_of(part) or part
+        region.bitstream_id = region.bitstream_facts = region.bitstream_content = None
+        for each in _functions_of(region):
+            attributes.forget_functions(each)
+        self._unit.hosts_to_wake.add(self._hostname)
+
+    def _note_hand_back(self, task: Task) -> None:
+        """Record in the request's history how its handle was cleaned, also if the request was
+        deleted."""
+        if task.kind != TaskKind.CLEAN:
+            return
+        steps = (
+            ', '.join(f'{step["name"]} ({step["error"] or "done"})' for step in task.steps or ())
+            or 'nothing had to be done'
+        )
         outcome = 'could not be cleaned' if task.state == TaskState.QUARANTINED else 'was cleaned'
-        self._unit.step(row, Event.HANDED_BACK, row.state, row.state,
-                        f'Handle {task.handle_uuid} {outcome} in {task.seconds:.1f} s: {steps}.')
+        tasks.note_hand_back(
+            self._unit,
+            task,
+            f'Handle {task.handle_uuid} {outcome} in {task.seconds:.1f} s: {steps}.',
+        )
 
     def _quarantine(self, task: Task, handle: Handle, result: objects.TaskResult) -> None:
-        """Nobody gets the handle before an operator has looked at it."""
+        """Withhold the handle until an operator decides."""
         task.attempts += 1
-        tasks_db.close(task, TaskState.QUARANTINED, result)
+        self._close(task, TaskState.QUARANTINED, result)
         self._note_hand_back(task)
         handle.withheld = Withheld.QUARANTINED
+        if not task.is_alone:  # others can use the rest of its region
+            tasks.give_back_parts(self._unit, handle.deployable)
         self._unit.hosts_to_wake.add(self._hostname)
 
     def _give_back(self, handles: Sequence[Handle]) -> list[str]:
-        """Let handles be taken for which the host has nothing left to do; returns what it has to
-        do next for the others."""
-        opened = {task.uuid: task.handle_uuid for task in tasks_db.of_handles(
-            self._unit.session, [handle.uuid for handle in handles], *tasks_db.HAND_BACK)}
-        for handle in handles:
-            if handle.uuid not in opened.values() and handle.withheld == Withheld.CLEANING:
-                handle.withheld = None
-        parts = {handle.deployable for handle in handles if handle.deployable.is_programmable}
-        for part in parts:
-            self._give_back_parts(part)
+        """Offer handles without open tasks again; returns the next tasks of the others."""
+        opened = {
+            task.uuid: task.handle_uuid
+            for task in tasks_db.of_handles(
+                self._unit.session, [handle.uuid for handle in handles], *tasks_db.HAND_BACK
+            )
+        }
+        tasks.give_back(
+            self._unit,
+            [
+                handle
+                for handle in handles
+                if handle.uuid not in opened.values() and handle.withheld == Withheld.CLEANING
+            ],
+        )
         return [uuid for uuid in opened if uuid not in self._results]
-
-    def _give_back_parts(self, part: models.Deployable) -> None:
-        """Let the other handles of a deployable be taken that were withheld while it was cleaned,
-        unless an image is being loaded into it."""
-        self._unit.session.flush()
-        if tasks_db.is_being_cleaned(self._unit.session, part.uuid):
-            return
-        is_programming = bool(tasks_db.programming_of(self._unit.session, [part.uuid]))
-        attach_handles.give_back(self._unit.session, [part.id], Withheld.CLEANING,
-                                 Withheld.PROGRAMMING if is_programming else None)
 
     # -- program -----------------------------------------------------------------------------
 
@@ -177,23 +234,23 @@ class Results:
                 continue
             part = deployables.locked(self._unit.session, task.deployable_uuid)
             if part is None:
-                tasks_db.close(task, TaskState.CANCELLED, result)
+                self._close(task, TaskState.CANCELLED, result)
                 continue
             self._note_content(part, result)
             waiting = self._waiting(part)
             if result.error is not None and self._loads_again(task, result, waiting):
-                tasks_db.note_failure(task, result.error)
+                self._note_failure(task, result)
                 again.append(task.uuid)
             else:
-                tasks_db.close(task, TaskState.FAILED if result.error else TaskState.DONE, result)
+                self._close(task, TaskState.FAILED if result.error else TaskState.DONE, result)
                 self._end_programming(part, result, waiting)
-            # its driver tells what it does now
+            # its driver reports the new functions
             self._unit.hosts_to_wake.add(self._hostname)
         return again
 
     @staticmethod
     def _note_content(part: models.Deployable, result: objects.TaskResult) -> None:
-        """Remember which image is in a deployable now, as far as that is known."""
+        """Record which image is in a deployable, if that is known."""
         if result.error is None:
             part.bitstream_id = result.image_uuid
             part.bitstream_facts = result.image_facts or None
@@ -201,37 +258,64 @@ class Results:
             part.bitstream_id = part.bitstream_facts = None
         if result.is_touched:
             part.bitstream_content = result.content or None
+            for each in _functions_of(part):
+                attributes.forget_functions(each, result.content.get('function', '').split())
 
     def _waiting(self, part: models.Deployable) -> list[Arq]:
-        """Requests that hold a part of a deployable and wait for its image."""
+        """Returns the requests that hold a part of a deployable and wait for its image."""
         held = attach_handles.held_in(
-            self._unit.session, deployables.at_and_below(self._unit.session, part))
-        return [row for row in arqs_db.by_ids(
-            self._unit.session, [handle.arq_id for handle in held])
-            if row.state in arq_states.UNFINISHED]
+            self._unit.session, deployables.at_and_below(self._unit.session, part)
+        )
+        holders = [handle.arq_id for handle in held if handle.arq_id is not None]
+        return [
+            row
+            for row in arqs_db.by_ids(self._unit.session, holders)
+            if row.state in arq_states.UNFINISHED
+        ]
 
     def _loads_again(self, task: Task, result: objects.TaskResult, waiting: Sequence[Arq]) -> bool:
-        """A server that runs gets its image back, however long that takes. A bind is tried again
-        where that may help."""
+        """Returns whether the programming is retried: always for a running server, and for a bind
+        if the failure may be temporary."""
         if any(row.state == State.PROVISIONING for row in waiting):
             return True
         return bool(waiting) and result.can_retry and task.attempts + 1 < self._most
 
-    def _end_programming(self, part: models.Deployable, result: objects.TaskResult,
-                         waiting: Sequence[Arq]) -> None:
+    def _end_programming(
+        self, part: models.Deployable, result: objects.TaskResult, waiting: Sequence[Arq]
+    ) -> None:
         session = self._unit.session
         session.flush()
-        attach_handles.give_back(session, deployables.at_and_below(session, part),
-                                 Withheld.PROGRAMMING)
+        attach_handles.give_back(
+            session, deployables.at_and_below(session, part), Withheld.PROGRAMMING
+        )
         servers = arqs.by_server(self._unit, [row.uuid for row in waiting])
         if result.error is not None:
             for rows in servers:
                 arqs.fail(self._unit, rows, result.error)
             return
         for row in waiting:
-            self._unit.step(row, Event.PROGRAM, row.state, row.state,
-                            f'Image {result.image_uuid} was loaded in {result.seconds:.1f} s.')
+            self._unit.step(
+                row,
+                Event.PROGRAM,
+                row.state,
+                row.state,
+                f'Image {result.image_uuid} was loaded in {result.seconds:.1f} s.',
+            )
         arqs.prepare_held(self._unit, waiting)
         for rows in servers:
-            arqs.complete(self._unit, rows, attach_handles.held_by_any(
-                session, [row.id for row in rows]))
+            arqs.complete(
+                self._unit, rows, attach_handles.held_by_any(session, [row.id for row in rows])
+            )
+
+
+def _functions_of(part: models.Deployable) -> list[models.Deployable]:
+    """Returns a deployable and, if it is a region, the functions below it. What is written into
+    the flash of a card does not change its regions yet."""
+    if part.parent_id is None:
+        return [part]
+    return [part, *(each for each in part.device.deployables if each.parent_id == part.id)]
+
+
+def _is_blanked(result: objects.TaskResult) -> bool:
+    """Returns whether the host has blanked a region, or tried to."""
+    return any(step.name == BLANK for step in result.steps)

@@ -28,12 +28,22 @@ TEN_MINUTES = datetime.timedelta(minutes=10)
 class Nova:
     def __init__(self):
         self.posts, self.codes, self.is_down = [], {}, False
+        self.statuses, self.asked, self.shows_all = {}, [], True
 
     def send_events(self, events, request_id=None):
         if self.is_down:
             raise errors.Unavailable('Nova is down.')
         self.posts.append(events)
         return [self.codes.get(arq, 200) for _, arq, _ in events]
+
+    def status(self, server):
+        if self.is_down:
+            raise errors.Unavailable('Nova is down.')
+        self.asked.append(server)
+        return self.statuses.get(server)
+
+    def sees_all(self):
+        return self.shows_all
 
 
 @pytest.fixture
@@ -58,16 +68,19 @@ def tell(outbox, db, *arqs):
     """Have Nova hear of these requests of one server; answers their events."""
     instance = str(uuid.uuid4())
     with db.writer() as session:
-        events = nova_events.add(session, [
-            (models.ExtArq(uuid=arq, instance_uuid=instance), 'completed') for arq in arqs])
+        events = nova_events.add(
+            session,
+            [(models.ExtArq(uuid=arq, instance_uuid=instance), 'completed') for arq in arqs],
+        )
     outbox.send(events)
     return events
 
 
 def left(db):
     with db.reader() as session:
-        return session.scalars(sa.select(models.NovaEvent.arq_uuid).order_by(
-            models.NovaEvent.arq_uuid)).all()
+        return session.scalars(
+            sa.select(models.NovaEvent.arq_uuid).order_by(models.NovaEvent.arq_uuid)
+        ).all()
 
 
 class Clock:
@@ -94,19 +107,21 @@ def clock(monkeypatch):
     return made
 
 
-def test_what_nova_heard_of_many_servers_is_removed_in_one_statement(
-        outbox, db, nova, monkeypatch):
-    monkeypatch.setattr(outboxes, 'SETTLED_TOGETHER', 3600)
+def test_what_nova_heard_of_many_servers_is_removed_in_one_statement(outbox, db, nova, monkeypatch):
+    monkeypatch.setattr(outboxes, 'DELETED_TOGETHER', 3600)
     for server in range(5):
         tell(outbox, db, f'{server}a', f'{server}b')
     outbox.deliver()
     assert len(nova.posts) == 5 and len(left(db)) == 10
 
     statements = []
-    sa.event.listen(db.engine, 'before_cursor_execute',
-                    lambda connection, cursor, statement, *rest: statements.append(statement))
-    outbox.settle()
-    outbox.settle()
+    sa.event.listen(
+        db.engine,
+        'before_cursor_execute',
+        lambda connection, cursor, statement, *rest: statements.append(statement),
+    )
+    outbox.delete_accepted()
+    outbox.delete_accepted()
     assert [each.split()[0] for each in statements if not each.startswith('BEGIN')] == ['DELETE']
     assert left(db) == []
 
@@ -116,7 +131,7 @@ def test_what_nova_refused_stays_when_the_rest_is_removed(outbox, db, nova):
     tell(outbox, db, 'heard', 'refused')
     tell(outbox, db, 'other')
     outbox.deliver()
-    outbox.settle()
+    outbox.delete_accepted()
     assert left(db) == ['refused']
 
 
@@ -137,7 +152,7 @@ def test_an_older_event_of_a_request_waits_while_a_newer_one_was_heard(outbox, d
     outbox._circuit.note(is_up=True)
     tell(outbox, db, 'twice')
     outbox.deliver()
-    outbox.settle()
+    outbox.delete_accepted()
     assert left(db) == ['twice'] and len(nova.posts) == 1
 
 
@@ -185,6 +200,7 @@ def slow(nova, db, clock):
         nova.during()
         clock.go_on(POST)
         return answer(events, request_id)
+
     nova.send_events = send_events
     return nova
 
@@ -193,8 +209,15 @@ def wait_in_table(db, *arqs):
     """Have events of a server each wait for whoever claims them."""
     with db.writer() as session:
         session.add_all(
-            models.NovaEvent(instance_uuid=str(uuid.uuid4()), arq_uuid=arq, status='completed',
-                             attempts=1, due_at=models.now()) for arq in arqs)
+            models.NovaEvent(
+                instance_uuid=str(uuid.uuid4()),
+                arq_uuid=arq,
+                status='completed',
+                attempts=1,
+                due_at=models.now(),
+            )
+            for arq in arqs
+        )
 
 
 def heard(nova):
@@ -209,7 +232,7 @@ def test_a_slow_nova_hears_each_event_once(outbox, db, slow, wait):
     else:
         wait_in_table(db, *MANY)
     outbox.deliver()
-    outbox.settle()
+    outbox.delete_accepted()
     assert heard(slow) == MANY and left(db) == []
 
 
@@ -226,7 +249,8 @@ def test_no_conductor_sends_what_another_is_sending(outbox, db, slow):
     def take_part():
         slow.during = lambda: None
         other.deliver()
-        other.settle()
+        other.delete_accepted()
+
     slow.during = take_part
     outbox.deliver()
     assert sorted(heard(slow) + heard(other._nova)) == MANY and heard(other._nova)
@@ -239,19 +263,26 @@ def test_new_events_and_a_backlog_take_turns(outbox, db, slow):
         slow.during = lambda: None
         for name in ('new', 'newer'):
             tell(outbox, db, name)
+
     slow.during = bind
     outbox.deliver()
     assert heard(slow) == ['a', 'new', 'b', 'newer', 'c', 'd']
 
 
-def test_the_events_of_a_server_are_one_call_however_few_are_claimed(
-        outbox, db, nova, monkeypatch):
+def test_the_events_of_a_server_are_one_call_however_few_are_claimed(outbox, db, nova, monkeypatch):
     monkeypatch.setattr(outboxes, 'BATCH', 1)
     server = str(uuid.uuid4())
     with db.writer() as session:
         session.add_all(
-            models.NovaEvent(instance_uuid=server, arq_uuid=arq, status='completed', attempts=1,
-                             due_at=models.now()) for arq in 'abc')
+            models.NovaEvent(
+                instance_uuid=server,
+                arq_uuid=arq,
+                status='completed',
+                attempts=1,
+                due_at=models.now(),
+            )
+            for arq in 'abc'
+        )
     outbox.deliver()
     assert [len(events) for events in nova.posts] == [3]
 
@@ -267,6 +298,7 @@ def test_a_claim_whose_commit_was_not_answered_is_found_again(outbox, db, nova, 
         if lost:
             lost.pop()
             raise exception.DBConnectionError
+
     monkeypatch.setattr(db, 'writer', cut)
     outbox.deliver()
     assert heard(nova) == ['arq'] and not lost
@@ -280,9 +312,13 @@ def step(db, arq, event, before, after):
         unit.step(models.ExtArq(uuid=arq), event, before, after)
 
 
-LEAVING = [('provision', 'Bound', 'Provisioning'), ('unbind', 'Bound', 'Unbound'),
-           ('delete', 'Bound', 'Deleting'), ('bind', 'BindFailed', 'BindStarted'),
-           ('bind', 'BindFailed', 'Bound')]
+LEAVING = [
+    ('provision', 'Bound', 'Provisioning'),
+    ('unbind', 'Bound', 'Unbound'),
+    ('delete', 'Bound', 'Deleting'),
+    ('bind', 'BindFailed', 'BindStarted'),
+    ('bind', 'BindFailed', 'Bound'),
+]
 
 
 @pytest.mark.parametrize('leaving', LEAVING)
@@ -318,7 +354,7 @@ def try_for(outbox, clock, time):
         outbox._circuit.note(is_up=True)
         outbox.wake()
         outbox.deliver()
-    outbox.settle()
+    outbox.delete_accepted()
 
 
 @pytest.fixture
@@ -326,8 +362,11 @@ def refused(outbox, db, nova, clock):
     """A request of which Nova does not want to hear, for a while already."""
     uuids = {'uuid': str(uuid.uuid4()), 'instance_uuid': str(uuid.uuid4())}
     with db.writer() as session:
-        session.add(models.ExtArq(state='Bound', device_profile_group_id=0, group={},
-                                  project_id='project', **uuids))
+        session.add(
+            models.ExtArq(
+                state='Bound', device_profile_group_id=0, group={}, project_id='project', **uuids
+            )
+        )
     nova.codes = {uuids['uuid']: 400}
     with db.writer() as session:
         outbox.send(nova_events.add(session, [(models.ExtArq(**uuids), 'completed')]))
@@ -349,7 +388,8 @@ def test_what_nova_refuses_for_a_while_it_hears_in_the_end(outbox, db, nova, clo
 
 
 def test_what_nova_refuses_for_too_long_is_given_up_and_told(
-        outbox, db, nova, clock, refused, caplog):
+    outbox, db, nova, clock, refused, caplog
+):
     caplog.set_level(logging.ERROR)
     try_for(outbox, clock, PATIENCE)
     tries = len(nova.posts)
@@ -359,16 +399,22 @@ def test_what_nova_refuses_for_too_long_is_given_up_and_told(
     assert refused in line and 'audit --fix' in line
     [step] = steps(db, refused)
     assert (step.event, step.from_state, step.to_state, step.actor) == (
-        'unheard', 'Bound', 'Bound', 'conductor')
+        'unheard',
+        'Bound',
+        'Bound',
+        'conductor',
+    )
     assert 'Nova has refused' in step.reason
 
 
 def test_what_becomes_untrue_as_it_is_given_up_is_not_told_of(
-        outbox, db, nova, clock, refused, caplog):
+    outbox, db, nova, clock, refused, caplog
+):
     def forget(events, request_id):
         with db.writer() as session:
             nova_events.forget(session, [refused])
         return [400]
+
     clock.go_on(PATIENCE)
     nova.send_events = forget
     caplog.set_level(logging.ERROR)
@@ -379,20 +425,26 @@ def test_what_becomes_untrue_as_it_is_given_up_is_not_told_of(
 
 def test_that_nova_did_not_hear_of_a_state_does_not_end_it(outbox, db, clock, refused):
     """Given what is bound for half of the patience, then given up, then unbound."""
+
     def step(event, before, after):
         with db.writer() as session, UnitOfWork(session, history.Cause('test')) as unit:
             [row] = arqs.locked(session, models.ExtArq.uuid == refused)
             unit.step(row, event, before, after)
+
     step('bind', 'Initial', 'Bound')
     try_for(outbox, clock, PATIENCE / 2)
     clock.go_on(PATIENCE)
     step('unbind', 'Bound', 'Unbound')
     assert [each.seconds_in_state for each in steps(db, refused)] == [
-        None, None, PATIENCE.total_seconds() * 1.5]
+        None,
+        None,
+        PATIENCE.total_seconds() * 1.5,
+    ]
 
 
 def test_what_was_given_up_is_sent_again_when_an_operator_wants_it(
-        outbox, db, nova, clock, refused):
+    outbox, db, nova, clock, refused
+):
     try_for(outbox, clock, PATIENCE)
     nova.codes = {}
     findings = Audit(db).look()
@@ -402,8 +454,7 @@ def test_what_was_given_up_is_sent_again_when_an_operator_wants_it(
     assert left(db) == [] and not any('events' in each.what for each in Audit(db).look())
 
 
-def test_a_nova_that_was_away_for_long_may_refuse_for_as_long_as_any(
-        outbox, db, nova, clock):
+def test_a_nova_that_was_away_for_long_may_refuse_for_as_long_as_any(outbox, db, nova, clock):
     nova.is_down = True
     tell(outbox, db, 'arq')
     outbox.deliver()
@@ -423,3 +474,154 @@ def test_one_event_that_is_given_up_leaves_the_others_of_its_server(outbox, db, 
     nova.codes = {'never': 400}
     try_for(outbox, clock, PATIENCE)
     assert left(db) == ['never'] and len(Audit(db).look()) == 1
+
+
+# -- servers that are deleted while they are built ---------------------------------------------
+
+
+LATER = datetime.timedelta(seconds=30)
+
+
+@pytest.fixture
+def building(db, nova):
+    """A server without a host, and its requests."""
+    server, uuids = str(uuid.uuid4()), [str(uuid.uuid4()) for _ in range(2)]
+    with db.writer() as session:
+        session.add_all(
+            models.ExtArq(
+                uuid=each,
+                instance_uuid=server,
+                state='Bound',
+                device_profile_group_id=0,
+                group={},
+                project_id='project',
+            )
+            for each in uuids
+        )
+    nova.codes = dict.fromkeys(uuids, 422)
+    nova.statuses[server] = 'BUILD'
+    return server, uuids
+
+
+@pytest.fixture
+def checking(db, nova):
+    """An outbox that looks at such servers later."""
+    return Outbox(
+        db,
+        nova,
+        interval=3600,
+        patience=PATIENCE.total_seconds(),
+        unknown_server_timeout=LATER.total_seconds(),
+    )
+
+
+def bind(outbox, db, building):
+    server, uuids = building
+    with db.writer() as session:
+        told = [(models.ExtArq(uuid=each, instance_uuid=server), 'completed') for each in uuids]
+        events = nova_events.add(session, told)
+    outbox.send(events)  # after the commit: an event that is not in the table is not sent
+
+
+def announce(outbox, db, building):
+    bind(outbox, db, building)
+    outbox.deliver()
+    outbox.delete_accepted()
+    assert left(db) == []
+
+
+def present(db):
+    with db.reader() as session:
+        return set(session.scalars(sa.select(models.ExtArq.uuid)))
+
+
+def check(outbox, clock, time=LATER):
+    clock.go_on(time)
+    outbox.check_servers()
+
+
+@pytest.mark.parametrize('code', [404, 422])
+def test_requests_of_a_server_that_is_deleted_before_it_has_a_host_are_deleted(
+    checking, db, nova, clock, building, code
+):
+    server, uuids = building
+    nova.codes = dict.fromkeys(uuids, code)
+    announce(checking, db, building)
+    del nova.statuses[server]
+    check(checking, clock, LATER / 2)
+    assert present(db) == set(uuids)
+    check(checking, clock)
+    assert present(db) == set()
+    for each in uuids:
+        [step] = steps(db, each)
+        assert step.event == 'delete'
+        assert step.reason == 'Its server was deleted while it was being built.'
+
+
+def test_a_server_is_looked_at_until_it_is_built(checking, db, nova, clock, building):
+    server, uuids = building
+    announce(checking, db, building)
+    for _ in range(3):
+        check(checking, clock)
+    nova.statuses[server] = 'ACTIVE'
+    check(checking, clock)
+    assert nova.asked == [server] * 4
+    check(checking, clock)
+    assert nova.asked == [server] * 4 and present(db) == set(uuids)
+
+
+def test_a_server_is_looked_at_again_when_nova_cannot_tell(checking, db, nova, clock, building):
+    server, _ = building
+    announce(checking, db, building)
+    del nova.statuses[server]
+    nova.is_down = True
+    check(checking, clock)
+    assert present(db)
+    nova.is_down = False
+    check(checking, clock)
+    assert not present(db)
+
+
+def test_no_request_is_deleted_if_nova_shows_us_not_all_servers(
+    checking, db, nova, clock, building
+):
+    server, uuids = building
+    announce(checking, db, building)
+    del nova.statuses[server]
+    nova.shows_all = False
+    check(checking, clock)
+    assert present(db) == set(uuids)
+
+
+def test_a_request_that_another_server_has_now_is_not_deleted(checking, db, nova, clock, building):
+    server, uuids = building
+    announce(checking, db, building)
+    del nova.statuses[server]
+    with db.writer() as session:
+        session.execute(
+            sa.update(models.ExtArq)
+            .where(models.ExtArq.uuid == uuids[0])
+            .values(instance_uuid=str(uuid.uuid4()))
+        )
+    check(checking, clock)
+    assert present(db) == {uuids[0]}
+
+
+def test_servers_are_not_looked_at_if_the_operator_does_not_want_it(
+    outbox, db, nova, clock, building
+):
+    announce(outbox, db, building)
+    check(outbox, clock)
+    assert nova.asked == []
+
+
+def test_the_outbox_looks_at_servers_by_itself(db, nova, building):
+    server, _ = building
+    outbox = Outbox(db, nova, 3600, PATIENCE.total_seconds(), unknown_server_timeout=0.1)
+    outbox.start()
+    try:
+        del nova.statuses[server]
+        bind(outbox, db, building)
+        eventually(lambda: not present(db))
+    finally:
+        outbox.stop()

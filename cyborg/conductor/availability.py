@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How often device profiles fit, as the conductor tells the API and the metrics."""
+
+import datetime
+from typing import Any
+
+from oslo_log import log
+
+from cyborg import errors, objects
+from cyborg.conductor.endpoint import Endpoint, exposed
+from cyborg.conductor.engine import availability
+from cyborg.context import RequestContext
+from cyborg.db.sqlalchemy import device_profiles, devices, units
+from cyborg.db.sqlalchemy.engine import Database
+from cyborg.objects import profile_groups
+
+LOG = log.getLogger(__name__)
+
+#: profiles that the metrics tell of: each is a value of a label
+MOST_PROFILES = 100
+
+
+class Availability(Endpoint):
+    def __init__(self, *parts: Any, offers: availability.Offers) -> None:
+        super().__init__(*parts)
+        self._offers = offers
+
+    @exposed
+    def get_availability(
+        self, context: RequestContext, ref: str, hostname: str | None, with_hosts: bool
+    ) -> objects.Availability:
+        return _look(
+            self.db,
+            self._offers,
+            self.silent_since(),
+            ref,
+            audience=self.audience(context),
+            hostname=hostname,
+            with_hosts=with_hosts,
+        )
+
+
+def fits(
+    db: Database, offers: availability.Offers, silent_since: datetime.datetime, names: list[str]
+) -> dict[str, int]:
+    """Returns how often profiles fit, by name. A profile that does not exist is left out."""
+    found = {}
+    for name in names[:MOST_PROFILES]:
+        try:
+            found[name] = _look(db, offers, silent_since, name).fits
+        except errors.NotFound:
+            LOG.debug('[conductor] metrics_profiles: there is no device profile %s.', name)
+    return found
+
+
+def _look(
+    db: Database,
+    offers: availability.Offers,
+    silent_since: datetime.datetime,
+    ref: str,
+    *,
+    audience: str | None = None,
+    hostname: str | None = None,
+    with_hosts: bool = False,
+) -> objects.Availability:
+    """Read the rows, then ask Placement outside the transaction, then compare."""
+    with db.reader() as session:
+        profile = device_profiles.get(session, audience, ref)
+        hosts = units.hosts(session, hostname)
+        if hostname is not None and not hosts and not devices.are_on(session, hostname):
+            raise errors.AgentNotFound(ref=hostname)
+        parts = units.parts(session, profile_groups.classes(profile.groups), hostname)
+    asked = availability.Asked(offers, profile.groups, hostname)
+    measure = availability.Measure(asked, hosts, silent_since)
+    return availability.summarize(profile, measure.hosts(parts, hostname), with_hosts=with_hosts)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reserves, in Placement, the devices of silent agents that only the agent can prepare.
+
+Otherwise Nova would schedule servers to these devices, and each would fail after minutes. The row
+of the agent has a mark while its devices are reserved, or about to be. A reservation ends when
+the agent sends heartbeats again. An agent that was restarted publishes its whole inventory. For
+an agent that was only disconnected, a conductor writes the inventory of the agent's plan.
+
+Two conductors, or a conductor and an agent that returns, may work on one host at the same time.
+A reservation reads the generations of the providers, then sets the mark if the agent is still
+silent, then writes Placement with these generations. The end of a reservation writes all
+providers, so their generations grow, and clears the mark after that. So Placement refuses a
+reservation that is late, and the mark finds one that was not.
+"""
+
+import datetime
+
+from oslo_log import log
+
+from cyborg import errors, objects
+from cyborg.clients.placement import Reservations
+from cyborg.conductor.engine import inventory
+from cyborg.db.sqlalchemy import agents, devices, models
+from cyborg.db.sqlalchemy.engine import Database, Session
+
+LOG = log.getLogger(__name__)
+
+#: with this many agents or more nothing is reserved if most of them are silent: then the network
+#: or the broker is at fault rather than the agents
+FEWEST = 3
+#: hosts per round, so that a round is over within its lease
+AT_A_TIME = 20
+
+
+class SilentHosts:
+    """Reserves devices and ends reservations. One conductor at a time calls it."""
+
+    def __init__(self, db: Database, placement: Reservations, timeout: float) -> None:
+        self._db, self._placement = db, placement
+        self._timeout = datetime.timedelta(seconds=timeout)
+
+    def round(self) -> None:
+        """Reserve the devices of silent agents, and end the reservations of other agents."""
+        since = models.now() - self._timeout
+        with self._db.reader() as session:
+            silent, returned = agents.unreserved(session, since), agents.returned(session, since)
+            if silent and self._is_common_fault(session, since):
+                silent = []
+        try:
+            for hostname in returned[:AT_A_TIME]:
+                self._give_back(hostname, since)
+            for hostname in silent[:AT_A_TIME]:
+                self._reserve(hostname, since)
+        except errors.PlacementUnavailable as error:
+            LOG.warning('Devices of silent agents are neither reserved nor released: %s', error)
+
+    def _is_common_fault(self, session: Session, since: datetime.datetime) -> bool:
+        silent, total = agents.silence(session, since)
+        if total < FEWEST or silent * 2 <= total:
+            return False
+        LOG.error(
+            '%d of %d agents are silent. Their devices are not reserved: check the message broker.',
+            silent,
+            total,
+        )
+        return True
+
+    def _reserve(self, hostname: str, since: datetime.datetime) -> None:
+        reserved = {uuid: each.reserved for uuid, each in self._withdrawn(hostname).items()}
+        seen = self._placement.read(reserved)
+        if not self._withdraw(hostname, since, agents.RESERVING):
+            return
+        if all(self._placement.reserve(uuid, seen[uuid], reserved[uuid]) for uuid in seen):
+            self._withdraw(hostname, since, agents.RESERVED)
+            LOG.warning(
+                'The agent of %s is silent: %d resource providers, whose devices it must prepare, '
+                'are reserved.',
+                hostname,
+                len(seen),
+            )
+
+    def _withdraw(self, hostname: str, since: datetime.datetime, state: str) -> bool:
+        with self._db.writer() as session:
+            return agents.withdraw(session, hostname, since, state)
+
+    def _give_back(self, hostname: str, since: datetime.datetime) -> None:
+        seen = self._placement.read(self._providers(hostname))
+        # after Placement was read, so that no older plan follows the one that an agent published
+        planned = self._providers(hostname)
+        if not all(
+            self._placement.reserve(uuid, seen[uuid], each.reserved)
+            for uuid, each in planned.items()
+            if uuid in seen
+        ):
+            return
+        with self._db.writer() as session:
+            is_over = agents.give_back(session, hostname, since)
+        if is_over:
+            LOG.info('The agent of %s is alive again: its devices are not reserved.', hostname)
+
+    def _withdrawn(self, hostname: str) -> dict[str, objects.Provider]:
+        """Returns the providers of which more is reserved while the agent is silent."""
+        planned = self._providers(hostname)
+        return {
+            uuid: each
+            for uuid, each in self._providers(hostname, is_silent=True).items()
+            if each.reserved > planned[uuid].reserved
+        }
+
+    def _providers(self, hostname: str, *, is_silent: bool = False) -> dict[str, objects.Provider]:
+        with self._db.reader() as session:
+            rows = devices.load(session, hostname)
+            found = inventory.providers(
+                session,
+                hostname,
+                rows,
+                is_silent=is_silent,
+                is_disabled=agents.is_disabled(session, hostname),
+            )
+        return {each.uuid: each for each in found if each.total and each.resource_class}
