@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""May this caller do that?"""
+"""Enforces the policy."""
 
 import time
 
@@ -9,13 +9,13 @@ from oslo_policy import policy
 from cyborg import errors, policies
 from cyborg.context import RequestContext
 
-#: seconds in which a changed policy file may go unnoticed, and for which a decision holds
+#: seconds between two checks for changed policy files, and the lifetime of cached decisions
 FRESH = 1.0
 
 
 class Enforcer(policy.Enforcer):
-    """Looks for changed policy files once a second, not for each rule of each request, and
-    remembers as long what it decided."""
+    """Checks for changed policy files once a second instead of at each rule, and caches decisions
+    for the same time."""
 
     _looked_at = float('-inf')
 
@@ -30,10 +30,9 @@ class Enforcer(policy.Enforcer):
             self._looked_at, self._decided = now, {}
 
     def allows(self, context: RequestContext, rule: str) -> bool:
-        """Does the rule allow this to the caller?
+        """Return whether the rule allows the caller.
 
-        The target is the caller's own project: whose requests one may see is settled where the
-        rows are.
+        The target is the caller's own project. Queries filter the rows of other projects.
         """
         self.load_rules()
         decided, key = self._decided, (rule, repr(dict(context.to_policy_values())))
@@ -44,22 +43,22 @@ class Enforcer(policy.Enforcer):
 
 
 def get_enforcer(conf: cfg.ConfigOpts = cfg.CONF) -> Enforcer:
-    """An enforcer that knows our rules; oslo.policy's tools call it without an argument."""
+    """Return an enforcer with our rules. The tools of oslo.policy call it without an argument."""
     enforcer = Enforcer(conf)
     enforcer.register_defaults(policies.list_rules())
     return enforcer
 
 
 def authorize(enforcer: Enforcer, context: RequestContext, rule: str) -> None:
-    """Return if the rule allows the caller, raise PolicyForbids if not.
+    """Raise PolicyForbids unless the rule allows the caller.
 
-    A token of the system or a domain has no project, and is not told by its scope alone:
-    keystonemiddleware overwrites that with the scope of a service token.
+    Tokens with system or domain scope are refused. They have no project; the scope itself cannot
+    be checked, since keystonemiddleware overwrites it with that of a service token.
     """
     if not context.project_id or not enforcer.allows(context, rule):
         raise errors.PolicyForbids(rule=rule)
 
 
 def is_admin(enforcer: Enforcer, context: RequestContext) -> bool:
-    """Does the deployment's policy call the caller an administrator?"""
+    """Return whether the policy makes the caller an administrator."""
     return enforcer.allows(context, 'admin_api')

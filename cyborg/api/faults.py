@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How an error looks on the wire."""
+"""The format of errors in answers."""
 
 import json
 from http import HTTPStatus
+from typing import Any
 
 import oslo_messaging as messaging
 import webob
@@ -13,10 +14,14 @@ from oslo_log import log
 from cyborg import errors
 
 LOG = log.getLogger(__name__)
+#: the key of the sentence in the environment of a request
+FAULT = 'cyborg.fault'
+
+RETRY_AFTER = 5  #: seconds after which a client may try again when a service is not available
 
 
 def body(code: int, sentence: str) -> bytes:
-    """One key whose value is JSON in a string, as clients have known it for years."""
+    """Returns the body of an error: one key whose value is JSON in a string, as clients expect."""
     fault = {
         'faultcode': 'Client' if code < HTTPStatus.INTERNAL_SERVER_ERROR else 'Server',
         'faultstring': sentence,
@@ -26,17 +31,23 @@ def body(code: int, sentence: str) -> bytes:
 
 
 def is_ours(response: webob.Response) -> bool:
-    """Does the answer have that shape already?"""
-    return response.body.startswith(b'{"error_message": ')
+    """Returns whether an answer has that format already."""
+    return bool(response.body.startswith(b'{"error_message": '))
 
 
-def answer(error: Exception) -> webob.Response:
-    """The answer to a request that failed. What only we understand goes to the log alone."""
+def answer(error: Exception, environ: dict[str, Any] | None = None) -> webob.Response:
+    """Returns the answer to a request that failed. Unexpected errors are only logged in full. The
+    message is left in ``environ`` for the access log."""
     code, sentence = _told(error)
+    if environ is not None:
+        environ[FAULT] = sentence
     response = webob.Response(
-        status=code, body=body(code, sentence), content_type='application/json')
+        status=code, body=body(code, sentence), content_type='application/json'
+    )
     if isinstance(error, webob.exc.HTTPMethodNotAllowed):
         response.allow = error.allow
+    if code == HTTPStatus.SERVICE_UNAVAILABLE:
+        response.retry_after = RETRY_AFTER
     return response
 
 
@@ -50,7 +61,7 @@ def _told(error: Exception) -> tuple[int, str]:
             return error.status_int, error.detail or error.explanation
         case webob.request.DisconnectionError():
             return HTTPStatus.BAD_REQUEST, 'The body ended before its Content-Length.'
-        case UnicodeDecodeError():  # bodies are looked after elsewhere
+        case UnicodeDecodeError():  # of the URL; the body is decoded in types/validation.py
             return HTTPStatus.BAD_REQUEST, 'The URL must be UTF-8, percent-encoded.'
         case messaging.MessagingTimeout() | messaging.MessageDeliveryFailure():
             LOG.error('The conductor does not answer: %s', error)

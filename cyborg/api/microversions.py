@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which versions of the API there are, and which one a request asks for."""
+"""The versions of the API, and the header by which a request selects one."""
 
 import microversion_parse
 from oslo_log import log
@@ -13,30 +13,37 @@ HEADER = 'OpenStack-API-Version'
 
 Version = microversion_parse.Version
 
-#: Every version and what it brought; to add one, add a line and ask for it where it matters.
+#: Every version and its changes. To add a version, add a line, and declare it with ``since``.
 HISTORY: dict[Version, str] = {
     Version(2, 0): 'The first version.',
     Version(2, 1): 'PATCH accelerator_requests takes /project_id, from administrators.',
     Version(2, 2): 'GET device_profiles/{name}, by name besides uuid.',
     Version(2, 3): 'Devices show their status.',
     Version(2, 4): 'Agents, GET agents and agents/{uuid or hostname}. Deployables and attributes '
-                   'refer to others by uuids besides numbers. Attributes can be nested. Devices '
-                   'show whether they are missing or at fault. POST device_profiles refuses '
-                   'keys that it does not know.',
+    'refer to others by uuids besides numbers. Attributes can be nested. Devices '
+    'show whether they are missing or at fault. POST device_profiles refuses '
+    'keys that it does not know.',
     Version(2, 5): 'PATCH device_profiles/{uuid or name}. Device profiles can be disabled, and '
-                   'be visible to chosen projects only.',
+    'be visible to chosen projects only.',
     Version(2, 6): 'GET accelerator_requests/{uuid}/history.',
     Version(2, 7): 'Deployables show whether they can be programmed, which image is being loaded '
-                   'into them, and why that failed last.',
+    'into them, and why that failed last.',
     Version(2, 8): 'Deployables show how far the loading of an image has got, and why a part of '
-                   'them could not be cleaned.',
+    'them could not be cleaned.',
+    Version(2, 9): 'GET devices/{uuid}/handbacks, and POST devices/{uuid}/handles/{handle}/clean '
+    'and release, which decide about handles that could not be cleaned.',
+    Version(2, 10): 'GET device_profiles/{uuid or name}/availability: how often a profile fits '
+    'now, and why not more often.',
+    Version(2, 11): 'GET capacity, the units of the cloud by model, and GET topology, the tree of '
+    'a host down to its units: free, held by whom, withheld why.',
+    Version(2, 12): 'GET usage: accelerator-hours by project, device profile and resource class.',
 }
 LOWEST, HIGHEST = min(HISTORY), max(HISTORY)
 KNOWN = {str(version): version for version in HISTORY}
 
 
 def requested(header: str | None) -> Version:
-    """The version that the header asks for; NotAcceptable if there is none such."""
+    """Returns the version that the header asks for. Raises NotAcceptable if it does not exist."""
     wanted = _wanted(header or '')
     if wanted is None:
         return LOWEST
@@ -46,12 +53,13 @@ def requested(header: str | None) -> Version:
     if version is None:
         raise errors.NotAcceptable(
             f'There is no version {wanted[:32]} of this API; ask for one from {LOWEST} to '
-            f'{HIGHEST} as "{HEADER}: {SERVICE_TYPE} {HIGHEST}", or for "latest".')
+            f'{HIGHEST} as "{HEADER}: {SERVICE_TYPE} {HIGHEST}", or for "latest".'
+        )
     return version
 
 
 def _wanted(header: str) -> str | None:
-    """Our part of a header that may speak to several services."""
+    """Returns our part of a header that may name versions of several services."""
     wanted = microversion_parse.get_version({HEADER: header}, SERVICE_TYPE)
     if wanted:
         return wanted
@@ -64,7 +72,7 @@ def _wanted(header: str) -> str | None:
 
 
 def headers(version: Version | None) -> dict[str, str]:
-    """What every versioned answer says about versions; None when none was agreed upon."""
+    """Returns the version headers of an answer. ``version`` is None if none was selected."""
     said = {
         'Vary': HEADER,
         'OpenStack-API-Minimum-Version': str(LOWEST),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting, for a while, until hosts have done what a request asks for."""
+"""Waits until hosts have performed the tasks of a request, up to a limit."""
 
 import threading
 import time
@@ -11,32 +11,32 @@ from oslo_log import log
 
 from cyborg import errors, objects
 from cyborg.context import RequestContext
-from cyborg.objects import arq_states
-from cyborg.objects.arq_states import State
+from os_acc.polling import Clock, attempts
 
 LOG = log.getLogger(__name__)
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.5  # seconds
-
-#: the bind is still on its way
-PENDING = frozenset({State.BIND_STARTED, State.PROVISIONING, arq_states.UNKNOWN})
+PAUSES = 0.05, 0.5  #: seconds: the first, and the longest
 
 
 class Waiter:
     """Lets a few requests wait at a time: each holds a thread that others could use."""
 
-    def __init__(self, conductor: Any, longest: float, at_a_time: int,
-                 clock: Callable[[], float] = time.monotonic,
-                 sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        conductor: Any,
+        longest: float,
+        at_a_time: int,
+        clock: Clock | None = None,
+    ) -> None:
         self._conductor, self._longest = conductor, longest
         self._places = threading.Semaphore(at_a_time)
-        self._clock, self._sleep = clock, sleep
+        self._clock: Clock = clock or time
 
     def bind(self, context: RequestContext, bindings: Sequence[objects.Binding]) -> None:
-        """Bind, as soon as hosts have cleaned what is to be had, and see how that ends.
-
-        Who deletes a server and makes another comes back sooner than a host is done.
+        """Bind, and wait for the result. A bind is repeated while the only handles are being
+        cleaned: a client that deletes a server and creates another one is faster than the host.
         """
+        begin = self._clock.monotonic()
         started: list[objects.Arq] | None = None
         refusal: errors.HandleNotClean | None = None
 
@@ -47,15 +47,19 @@ class Waiter:
             except errors.HandleNotClean as error:
                 refusal = error
             return started is not None
+
         if not is_over():
-            self._wait(is_over, f'the bind of {bindings[0].arq_uuid}')
+            self._wait(is_over, f'the bind of {bindings[0].arq_uuid}', begin)
         if started is None:
             raise refusal  # type: ignore[misc]
-        self.settle(context, started)
+        self.wait_for_bind(context, started, begin)
 
-    def settle(self, context: RequestContext, arqs: Sequence[objects.Arq]) -> None:
-        """Return when all are bound or time is up; raise if a bind fails before that."""
-        if not _pending(arqs):
+    def wait_for_bind(
+        self, context: RequestContext, arqs: Sequence[objects.Arq], begin: float | None = None
+    ) -> None:
+        """Return when all requests are bound or the time is up. Raises BindFailed if a bind fails
+        before that."""
+        if objects.are_bound(arqs):
             return
         uuids = [arq.uuid for arq in arqs]
 
@@ -63,14 +67,14 @@ class Waiter:
             found = self._conductor.list_arqs(context, {'uuid': uuids}, {})
             if missing := set(uuids) - {arq.uuid for arq in found}:
                 raise errors.ArqNotFound(uuids=', '.join(sorted(missing)))
-            return not _pending(found)
-        self._wait(is_over, f'the bind of {", ".join(uuids)}')
+            return objects.are_bound(found)
 
-    def program(self, context: RequestContext,
-                started: objects.Deployable) -> objects.Deployable:
-        """Returns the deployable when its image is loaded or time is up; raises ProgramFailed if
-        it is not going to be. As long as it ``is_programming``, that goes on."""
-        seen = started
+        self._wait(is_over, f'the bind of {", ".join(uuids)}', begin)
+
+    def program(self, context: RequestContext, started: objects.Deployable) -> objects.Deployable:
+        """Returns the deployable when its image is loaded or the time is up; its
+        ``is_programming`` is then true. Raises ProgramFailed if the image was not loaded."""
+        begin, seen = self._clock.monotonic(), started
 
         def is_over() -> bool:
             nonlocal seen
@@ -78,46 +82,44 @@ class Waiter:
                 seen = self._conductor.get_deployable(context, started.uuid)
             except errors.DeployableNotFound as error:
                 raise errors.ProgramFailed(
-                    uuid=started.uuid, why='it went away meanwhile.') from error
+                    uuid=started.uuid, why='it was removed meanwhile.'
+                ) from error
             return not _goes_on(seen, started)
-        self._wait(is_over, f'the programming of {started.uuid}')
+
+        self._wait(is_over, f'the programming of {started.uuid}', begin)
         return seen
 
-    def _wait(self, is_over: Callable[[], bool], what: str) -> None:
-        """Look until it is over or time is up, unless too many do so already."""
+    def _wait(self, is_over: Callable[[], bool], what: str, begin: float | None) -> None:
+        """Call ``is_over`` until it returns True or the time is up. Returns at once if too many
+        requests wait already.
+
+        ``begin`` is the start of the time limit; None: now.
+        """
         if not self._places.acquire(blocking=False):
             return
-        deadline, pause = self._clock() + self._longest, FIRST_PAUSE
         try:
-            while (left := deadline - self._clock()) > 0:
-                self._sleep(min(pause, left))
-                pause = min(pause * 2, LONGEST_PAUSE)
+            now = self._clock.monotonic()
+            left = self._longest - (now - (now if begin is None else begin))
+            for _ in attempts(left, PAUSES, is_first_at_once=False, clock=self._clock):
                 if is_over():
                     return
         except messaging.MessagingException:
-            # it goes on without our looking
-            LOG.warning('Cannot see how %s goes on.', what)
+            # the operation itself does not depend on this call
+            LOG.warning('Cannot see the progress of %s.', what)
         finally:
             self._places.release()
 
 
 def _goes_on(seen: objects.Deployable, started: objects.Deployable) -> bool:
-    """Is the image that was asked for being loaded? ProgramFailed if it will not be there."""
+    """Returns whether the requested image is still being loaded. Raises ProgramFailed if that has
+    failed."""
     is_same_task = seen.program_task_uuid == started.program_task_uuid
     if seen.is_programming and (is_same_task or seen.program_image == started.program_image):
-        return True  # also if somebody asked for the same image once more
+        return True  # also if another request for the same image was made
     if is_same_task and seen.program_error is not None:
         raise errors.ProgramFailed(uuid=seen.uuid, why=seen.program_error)
     if seen.bitstream_id != started.program_image:
         raise errors.ProgramFailed(
-            uuid=seen.uuid, why='it was programmed anew before it could be seen how that ended.')
+            uuid=seen.uuid, why='another image was loaded before the result could be read.'
+        )
     return False
-
-
-def _pending(arqs: Sequence[objects.Arq]) -> bool:
-    """Is one of them still on its way? BindFailed if one will not arrive."""
-    for arq in arqs:
-        if arq.state != State.BOUND and arq.state not in PENDING:
-            raise errors.BindFailed(
-                why=arq.given('reason') or f'accelerator request {arq.uuid} is {arq.state}.')
-    return any(arq.state in PENDING for arq in arqs)

@@ -10,13 +10,29 @@ from cyborg.policies import (
     arqs,
     attributes,
     base,
+    capacity,
     deployables,
     device_profiles,
     devices,
+    usage,
 )
 
 
 def list_rules() -> list[policy.RuleDefault]:
     """All rules, for the enforcer and for oslo.policy's tools."""
-    return list(itertools.chain.from_iterable(module.RULES for module in (
-        base, device_profiles, arqs, devices, deployables, attributes, agents)))
+    return list(
+        itertools.chain.from_iterable(
+            module.RULES
+            for module in (
+                base,
+                device_profiles,
+                arqs,
+                devices,
+                deployables,
+                attributes,
+                agents,
+                capacity,
+                usage,
+            )
+        )
+    )

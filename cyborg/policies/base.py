@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The named rules that the others, and a deployer's policy.yaml, are made of."""
+"""The base rules, which the other rules and policy.yaml refer to."""
 
 from oslo_policy import policy
 
@@ -18,14 +18,22 @@ NAMED = {
     'project_member_api': (f'role:member and {OWN_PROJECT}', 'Members of a project.'),
     'project_reader_api': (f'role:reader and {OWN_PROJECT}', 'Readers of a project.'),
     'service_api': ('role:service', 'Other services, such as Nova.'),
-    'project_manager_or_admin': ('rule:project_manager_api or rule:admin_api',
-                                 'Managers of a project, and administrators.'),
-    'project_member_or_admin': ('rule:project_member_api or rule:admin_api',
-                                'Members of a project, and administrators.'),
-    'project_reader_or_admin': ('rule:project_reader_api or rule:admin_api',
-                                'Readers of a project, and administrators.'),
-    'project_member_or_service': ('rule:project_member_api or rule:service_api',
-                                  'Members of a project, and services.'),
+    'project_manager_or_admin': (
+        'rule:project_manager_api or rule:admin_api',
+        'Managers of a project, and administrators.',
+    ),
+    'project_member_or_admin': (
+        'rule:project_member_api or rule:admin_api',
+        'Members of a project, and administrators.',
+    ),
+    'project_reader_or_admin': (
+        'rule:project_reader_api or rule:admin_api',
+        'Readers of a project, and administrators.',
+    ),
+    'project_member_or_service': (
+        'rule:project_member_api or rule:service_api',
+        'Members of a project, and services.',
+    ),
 }
 
 #: name: (check, what to use instead); kept for policy files that refer to them
@@ -40,21 +48,35 @@ DEPRECATED = {
 }
 
 RULES = [
-    *(policy.RuleDefault(name, check, description=meaning)
-      for name, (check, meaning) in NAMED.items()),
-    *(policy.RuleDefault(
-        name, check, deprecated_for_removal=True, deprecated_since='2026.2',
-        deprecated_reason=f'Use {instead} instead',
-        description='For policy files of older releases.')
-      for name, (check, instead) in DEPRECATED.items()),
+    *(
+        policy.RuleDefault(name, check, description=meaning)
+        for name, (check, meaning) in NAMED.items()
+    ),
+    *(
+        policy.RuleDefault(
+            name,
+            check,
+            deprecated_for_removal=True,
+            deprecated_since='2026.2',
+            deprecated_reason=f'Use {instead} instead',
+            description='For policy files of older releases.',
+        )
+        for name, (check, instead) in DEPRECATED.items()
+    ),
 ]
 
 
-def rule(noun: str, verb: str, check: str, description: str,
-         *operations: str) -> policy.DocumentedRuleDefault:
+def rule(
+    noun: str, verb: str, check: str, description: str, *operations: str
+) -> policy.DocumentedRuleDefault:
     """A rule of the API; operations read like ``GET /v2/devices``."""
-    pairs = [dict(zip(('method', 'path'), text.split(maxsplit=1), strict=True))
-             for text in operations]
     return policy.DocumentedRuleDefault(
-        name=f'cyborg:{noun}:{verb}', check_str=check, description=description,
-        operations=pairs, scope_types=['project'])
+        name=f'cyborg:{noun}:{verb}',
+        check_str=check,
+        description=description,
+        operations=[
+            {'method': method, 'path': path}
+            for method, path in (text.split(maxsplit=1) for text in operations)
+        ],
+        scope_types=['project'],
+    )

@@ -1,13 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API for WSGI servers: ``cyborg.wsgi.api:application``.
+"""The API for WSGI servers: ``cyborg.wsgi.api:application``, or this file as a WSGI script.
 
-Arguments are ours, as of any Cyborg command: with uWSGI, ``pyargv = --config-file ...``.
+It reads command-line arguments like every Cyborg command: with uWSGI,
+``pyargv = --config-file ...``. Without any, it reads the files in the default places.
 """
 
+from oslo_config import cfg
+from oslo_log import log
+
+from cyborg import metrics
 from cyborg.api import app
+from cyborg.api.middleware import request_metrics
 from cyborg.cmd import startup
 
+
+def _count_threads() -> int | None:
+    """Return how many requests this process can serve at a time, or None if that is unknown."""
+    try:
+        import uwsgi  # a module inside of uWSGI
+
+        return int(uwsgi.opt.get('threads', 1))
+    except ImportError:
+        pass
+    try:
+        import mod_wsgi  # a module inside of Apache
+
+        return int(mod_wsgi.threads_per_process)
+    except ImportError:
+        return None
+
+
+def _leave_a_thread(conf: cfg.ConfigOpts) -> None:
+    """Leave at least one thread to requests that do not wait for hosts."""
+    threads = _count_threads()
+    if threads is not None and conf.api.max_waiting_binds >= threads:
+        log.getLogger('cyborg.wsgi.api').warning(
+            'Requests that this process serves at a time: %d, of which %d may wait for hosts. '
+            'Give the WSGI server more threads than [api] max_waiting_binds = %d.',
+            threads,
+            threads - 1,
+            conf.api.max_waiting_binds,
+        )
+        conf.set_override('max_waiting_binds', threads - 1, 'api')
+
+
 _conf = startup.configure()
-app.refuse_open_door(_conf, None)
-application = app.load_app(_conf)
-startup.settle()
+app.require_local_noauth(_conf, None)
+_leave_a_thread(_conf)
+application = request_metrics.ServedFromFirstRequest(
+    app.load_app(_conf), metrics.Listener(_conf.api.metrics_host, _conf.api.metrics_port)
+)
+startup.freeze_objects()

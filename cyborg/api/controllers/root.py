@@ -1,70 +1,77 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where every path begins: the documents that clients discover us by, then the nouns."""
+"""The root of all paths: the documents by which clients discover the API, then the nouns."""
 
 from typing import Any
 
-import pecan
-import webob.exc
-
 from cyborg.api import microversions, openapi
+from cyborg.api.controllers import base
 from cyborg.api.controllers.v2 import (
     agents,
     arqs,
     attributes,
+    capacity,
     deployables,
     device_profiles,
     devices,
+    topology,
+    usage,
 )
-from cyborg.api.expose import Resource, Route, expose
-from cyborg.api.requests import Request
+from cyborg.api.expose import action, expose
+from cyborg.api.request import Request
+from cyborg.api.types import versions
+from cyborg.api.types.rendering import render
 
-COLLECTIONS = (device_profiles.DeviceProfiles, arqs.Arqs, devices.Devices,
-               deployables.Deployables, attributes.Attributes, agents.Agents)
+COLLECTIONS: tuple[type[base.Collection], ...] = (
+    device_profiles.DeviceProfiles,
+    arqs.Arqs,
+    devices.Devices,
+    deployables.Deployables,
+    attributes.Attributes,
+    agents.Agents,
+    capacity.Capacity,
+    topology.Topology,
+    usage.Usage,
+)
 
 #: Anybody may ask for them, so they are made once.
-DESCRIPTIONS = {version: openapi.describe(COLLECTIONS, version)
-                for version in microversions.HISTORY}
-
-RANGE = {'min_version': str(microversions.LOWEST), 'max_version': str(microversions.HIGHEST)}
-
-
-class V2(Resource):
-    @expose('GET')
-    def version(self, request: Request) -> dict[str, Any]:
-        """Version 2. Clients follow the self link, so it must lead back here."""
-        return {'id': 'v2.0', 'status': 'CURRENT', **RANGE, 'links': [request.link('v2', '')]}
-
-    @expose('GET', 'openapi')
-    def openapi(self, request: Request) -> dict[str, Any]:
-        """Describe the version that is asked for, in OpenAPI."""
-        return DESCRIPTIONS[request.version] | {'servers': [{'url': request.root_url}]}
+DESCRIPTIONS = {
+    version: openapi.describe(COLLECTIONS, version) for version in microversions.HISTORY
+}
 
 
-class Root(Resource):
+class V2(base.RestController):
     def __init__(self, *collaborators: Any) -> None:
         super().__init__(*collaborators)
-        self._v2 = V2(*collaborators)
-        self._collections = {noun.path: noun(*collaborators) for noun in COLLECTIONS}
+        for noun in COLLECTIONS:
+            setattr(self, noun.path, noun(*collaborators))
 
-    @expose('GET')
-    def versions(self, request: Request) -> dict[str, Any]:
-        """All versions: the one there is."""
-        version = {'id': 'v2', 'status': 'CURRENT', **RANGE, 'links': [request.link('v2')]}
-        return {
-            'name': 'OpenStack Accelerator API',
-            'description': 'Cyborg manages accelerators: GPUs, FPGAs, crypto and compression '
-                           'engines, NICs, SSDs.',
-            'versions': [version],
-            'default_version': version,
-        }
+    @expose(versions.ApiVersion)
+    def get(self, request: Request) -> dict[str, Any]:
+        """Show version 2. Clients follow the self link, so it must lead back here."""
+        shown = versions.current('v2.0', request.link('v2', ''))
+        return render(shown, versions.ApiVersion, request)
 
-    @pecan.expose()
-    def _route(self, path: list[str], request: Request) -> Route:
-        match request.segments:
-            case []:
-                return self.route([], request)
-            case ['v2', noun, *rest] if noun in self._collections:
-                return self._collections[noun].route(rest, request)
-            case ['v2', *rest]:
-                return self._v2.route(rest, request)
-        raise webob.exc.HTTPNotFound('There is nothing at this path.')
+    @expose()
+    @action('GET', 'openapi')
+    def openapi(self, request: Request) -> dict[str, Any]:
+        """Describe the version that is asked for, in OpenAPI."""
+        return DESCRIPTIONS[request.negotiated] | {'servers': [{'url': request.root_url}]}
+
+
+class Root(base.RestController):
+    def __init__(self, *collaborators: Any) -> None:
+        super().__init__(*collaborators)
+        self.v2 = V2(*collaborators)
+
+    @expose(versions.Versions)
+    def get(self, request: Request) -> dict[str, Any]:
+        """List the versions. There is one."""
+        version = versions.current('v2', request.link('v2'))
+        shown = versions.Versions(
+            name='OpenStack Accelerator API',
+            description='Cyborg manages accelerators: GPUs, FPGAs, crypto and compression '
+            'engines, NICs, SSDs.',
+            versions=[version],
+            default_version=version,
+        )
+        return render(shown, versions.Versions, request)

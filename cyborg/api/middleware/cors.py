@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which other web sites may call us from a browser."""
+"""Cross-origin requests (CORS): which web sites may call the API from a browser."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,12 +8,12 @@ from oslo_middleware import cors
 
 
 class CorsMiddleware(cors.CORS):
-    """oslo.middleware's, with [cors] read from the process's own configuration.
+    """The middleware of oslo.middleware, with [cors] of this process's configuration.
 
-    Left to itself, it would read configuration files again, in default places only.
+    By default it would read configuration files again, from the default directories only.
     """
 
     @classmethod
-    def factory(cls, global_conf: dict[str, str], **local_conf: str) -> Callable[[Any], Any]:
-        """What paste calls."""
-        return lambda app: cls(app, {**global_conf, **local_conf})
+    def factory(cls, global_conf: dict[str, Any] | None, **local_conf: Any) -> Callable[[Any], Any]:
+        """Returns the filter; paste calls this."""
+        return lambda app: cls(app, {**(global_conf or {}), **local_conf})

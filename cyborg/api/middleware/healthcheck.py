@@ -24,13 +24,14 @@ class HealthcheckMiddleware:
         self.path = path
 
     @classmethod
-    def factory(cls, global_conf: dict[str, Any], path: str = '/healthcheck',
-                **local_conf: Any) -> Callable[[WSGIApplication], HealthcheckMiddleware]:
-        """Build the filter for paste.deploy; other keys are options of `[healthcheck]`."""
+    def factory(
+        cls, global_conf: dict[str, Any], path: str = '/healthcheck', **local_conf: Any
+    ) -> Callable[[WSGIApplication], HealthcheckMiddleware]:
+        """Build the filter for paste.deploy; other keys are options of `[healthcheck]`, and what
+        backends need (``api/health.py``)."""
         check = oslo_middleware.Healthcheck.app_factory(global_conf, **local_conf)
         return lambda application: cls(application, check, path)
 
-    def __call__(self, environ: WSGIEnvironment,
-                 start_response: StartResponse) -> Iterable[bytes]:
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         is_check = environ.get('PATH_INFO') == self.path
         return (self.check if is_check else self.application)(environ, start_response)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who asks, when nobody checks: for tests and all-in-one use."""
+"""Accepts every caller without authentication, for tests and the all-in-one mode."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -8,16 +8,17 @@ from oslo_config import cfg
 
 from cyborg.api.middleware import auth_token
 
-#: with those that Keystone would imply
+#: with the roles that Keystone would imply
 ROLES = 'admin,manager,member,reader'
-#: characters of a user's or a project's id: Keystone's have fewer, and more cannot be stored
+#: characters of the id of a user or project: those of Keystone have fewer, and more cannot be
+#: stored
 LONGEST = 64
 
 
 class NoAuthMiddleware:
-    """Every caller is an administrator for whom a service vouches.
+    """Treats every caller as an administrator with a service token.
 
-    A token ``user:project`` says which user of which project.
+    A token ``user:project`` names the user and the project.
     """
 
     def __init__(self, app: Any) -> None:
@@ -35,9 +36,10 @@ class NoAuthMiddleware:
         }
         for scope in ('HTTP_X_DOMAIN_ID', 'HTTP_OPENSTACK_SYSTEM_SCOPE'):
             environ.pop(scope, None)
-        return self._app(environ, start_response)
+        response: Iterable[bytes] = self._app(environ, start_response)
+        return response
 
     @classmethod
     def factory(cls, global_conf: dict[str, str], **local_conf: str) -> Callable[[Any], Any]:
-        """What paste calls."""
+        """Returns the filter; paste calls this."""
         return cls

@@ -6,7 +6,7 @@ import pytest
 
 from cyborg import errors
 from cyborg.api import app
-from cyborg.api.schemas import arqs as schemas
+from cyborg.api.types import arqs
 from tests.unit.api.conftest import Client, arq, fault, uuid
 
 URL = '/v2/accelerator_requests'
@@ -14,10 +14,16 @@ INSTANCE, PROVIDER = uuid(101), uuid(102)
 
 
 def operations(op='add', **change):
-    values = {'hostname': 'node-7.example', 'device_rp_uuid': PROVIDER,
-              'instance_uuid': INSTANCE} | change
-    return [{'op': op, 'path': f'/{name}'} | ({'value': value} if op == 'add' else {})
-            for name, value in values.items() if value != '']
+    values = {
+        'hostname': 'node-7.example',
+        'device_rp_uuid': PROVIDER,
+        'instance_uuid': INSTANCE,
+    } | change
+    return [
+        {'op': op, 'path': f'/{name}'} | ({'value': value} if op == 'add' else {})
+        for name, value in values.items()
+        if value != ''
+    ]
 
 
 @pytest.fixture
@@ -30,29 +36,46 @@ def member(application):
 
 def test_creating_answers_all_requests(nova, conductor):
     conductor.items['arqs'] = [arq(1), arq(2)]
-    answer = nova.post(URL, {'device_profile_name': 'gzip', 'device_profile_group_id': None,
-                             'image_uuid': None})
+    answer = nova.post(
+        URL, {'device_profile_name': 'gzip', 'device_profile_group_id': None, 'image_uuid': None}
+    )
     assert answer.status_int == 201
     assert conductor.calls == [('create_arqs', {'profile_name': 'gzip'})]
     for shown in answer.json['arqs']:
-        jsonschema.validate(shown, schemas.SHOWN)
+        jsonschema.validate(shown, arqs.AcceleratorRequest.described())
 
 
 def test_an_unbound_request_shows_what_it_does_not_have_yet(nova, conductor):
     conductor.items['arqs'] = [arq(1)]
     assert nova.get(f'{URL}/{uuid(1)}').json == {
-        'uuid': uuid(1), 'state': 'Initial', 'device_profile_name': 'gzip',
-        'device_profile_group_id': 0, 'hostname': None, 'device_rp_uuid': None,
-        'instance_uuid': None, 'project_id': 'mine', 'attach_handle_type': '',
-        'attach_handle_uuid': None, 'attach_handle_info': {},
-        'created_at': '2026-03-01T10:00:00+00:00', 'updated_at': None,
-        'links': [{'rel': 'self', 'href': f'http://localhost{URL}/{uuid(1)}'}]}
+        'uuid': uuid(1),
+        'state': 'Initial',
+        'device_profile_name': 'gzip',
+        'device_profile_group_id': 0,
+        'hostname': None,
+        'device_rp_uuid': None,
+        'instance_uuid': None,
+        'project_id': 'mine',
+        'attach_handle_type': '',
+        'attach_handle_uuid': None,
+        'attach_handle_info': {},
+        'created_at': '2026-03-01T10:00:00+00:00',
+        'updated_at': None,
+        'links': [{'rel': 'self', 'href': f'http://localhost{URL}/{uuid(1)}'}],
+    }
 
 
 def test_a_bound_request_shows_its_handle_at_every_version(nova, conductor):
     info = {'domain': '0000', 'bus': '0c', 'device': '00', 'function': '1'}
-    conductor.items['arqs'] = [arq(1, 'Bound', attach_handle_type='PCI',
-                                   attach_handle_uuid=uuid(5), attach_handle_info=info)]
+    conductor.items['arqs'] = [
+        arq(
+            1,
+            'Bound',
+            attach_handle_type='PCI',
+            attach_handle_uuid=uuid(5),
+            attach_handle_info=info,
+        )
+    ]
     shown = nova.get(f'{URL}/{uuid(1)}').json
     assert (shown['attach_handle_type'], shown['attach_handle_uuid']) == ('PCI', uuid(5))
     assert shown['attach_handle_info'] == info
@@ -65,8 +88,9 @@ def test_a_profile_that_cannot_be_is_not_found(nova, conductor, name):
     assert not conductor.calls
 
 
-@pytest.mark.parametrize('body', [{}, [], {'device_profile_name': 5},
-                                  {'device_profile_name': None}])
+@pytest.mark.parametrize(
+    'body', [{}, [], {'device_profile_name': 5}, {'device_profile_name': None}]
+)
 def test_a_request_names_its_profile(nova, body):
     assert nova.post(URL, body).status_int == 400
 
@@ -78,16 +102,24 @@ def test_the_requests_of_one_server_can_be_listed(nova, conductor):
 
 
 def test_resolved_requests_can_be_listed(nova, conductor):
-    conductor.items['arqs'] = [arq(1, 'Initial'), arq(2, 'Bound'), arq(3, 'BindFailed'),
-                               arq(4, 'Deleting'), arq(5, 'BindStarted'), arq(6, 'Unknown')]
+    conductor.items['arqs'] = [
+        arq(1, 'Initial'),
+        arq(2, 'Bound'),
+        arq(3, 'BindFailed'),
+        arq(4, 'Deleting'),
+        arq(5, 'BindStarted'),
+        arq(6, 'Unknown'),
+    ]
     answer = nova.get(f'{URL}?bind_state=resolved')
     assert [shown['uuid'] for shown in answer.json['arqs']] == [uuid(2), uuid(3), uuid(4)]
 
 
 def test_a_server_is_resolved_when_all_its_requests_are(nova, conductor):
     url = f'{URL}?instance={INSTANCE}&bind_state=resolved'
-    conductor.items['arqs'] = [arq(1, 'Bound', instance_uuid=INSTANCE),
-                               arq(2, 'BindStarted', instance_uuid=INSTANCE)]
+    conductor.items['arqs'] = [
+        arq(1, 'Bound', instance_uuid=INSTANCE),
+        arq(2, 'BindStarted', instance_uuid=INSTANCE),
+    ]
     answer = nova.get(url)
     assert answer.status_int == 423
     assert uuid(2) in fault(answer)
@@ -97,8 +129,7 @@ def test_a_server_is_resolved_when_all_its_requests_are(nova, conductor):
     assert len(answer.json['arqs']) == 2
 
 
-@pytest.mark.parametrize('query', ['instance=mine', 'instance=', 'bind_state=open',
-                                   'bind_state='])
+@pytest.mark.parametrize('query', ['instance=mine', 'instance=', 'bind_state=open', 'bind_state='])
 def test_a_filter_that_makes_no_sense_is_refused(nova, conductor, query):
     assert nova.get(f'{URL}?{query}').status_int == 400
     assert not conductor.calls
@@ -118,53 +149,70 @@ def test_a_malformed_uuid_is_refused_and_an_unknown_one_not_found(nova, conducto
 @pytest.mark.parametrize('url', [URL, f'{URL}/{uuid(1)}', f'{URL}/{uuid(1).upper()}'])
 def test_a_map_binds_all_it_names_in_one_call(nova, conductor, url):
     conductor.items['arqs'] = [arq(1, 'Bound'), arq(2, 'Bound')]
-    answer = nova.patch(url, {uuid(1): operations(),
-                              uuid(2): list(reversed(operations(hostname='n8')))})
+    answer = nova.patch(
+        url, {uuid(1): operations(), uuid(2): list(reversed(operations(hostname='n8')))}
+    )
     assert (answer.status_int, answer.body) == (202, b'')
     assert 'Content-Type' not in answer.headers
     [(method, arguments)] = conductor.calls
     assert method == 'bind_arqs'
-    assert [(b.arq_uuid, b.hostname, b.device_rp_uuid, b.instance_uuid, b.project_id)
-            for b in arguments['bindings']] == [
+    assert [
+        (b.arq_uuid, b.hostname, b.device_rp_uuid, b.instance_uuid, b.project_id)
+        for b in arguments['bindings']
+    ] == [
         (uuid(1), 'node-7.example', PROVIDER, INSTANCE, None),
-        (uuid(2), 'n8', PROVIDER, INSTANCE, None)]
+        (uuid(2), 'n8', PROVIDER, INSTANCE, None),
+    ]
 
 
-@pytest.mark.parametrize('ops', [
-    operations('remove'), [{'op': 'remove', 'path': '/hostname'}],
-    [{'op': 'remove', 'path': '/instance_uuid', 'value': 'ignored'}]])
+@pytest.mark.parametrize(
+    'ops',
+    [
+        operations('remove'),
+        [{'op': 'remove', 'path': '/hostname'}],
+        [{'op': 'remove', 'path': '/instance_uuid', 'value': 'ignored'}],
+    ],
+)
 def test_removing_any_of_the_paths_unbinds(nova, conductor, ops):
     answer = nova.patch(URL, {uuid(1): ops, uuid(2): ops})
     assert (answer.status_int, answer.body) == (202, b'')
     assert conductor.calls == [('unbind_arqs', {'uuids': [uuid(1), uuid(2)]})]
 
 
-@pytest.mark.parametrize('body, word', [
-    ({}, 'empty'),
-    ([], 'an object'),
-    ({uuid(1): []}, 'empty'),
-    ({uuid(1): {}}, 'a list'),
-    ({uuid(1): ['add']}, 'an object'),
-    ({uuid(1): [{'op': 'add'}]}, 'path'),
-    ({uuid(1): [{'path': '/hostname'}]}, 'op'),
-    ({'mine': operations()}, 'UUID'),
-    ({uuid(1): [{'op': 'replace', 'path': '/hostname', 'value': 'x'}]}, 'add, remove'),
-    ({uuid(1): operations() + operations('remove')}, 'all remove'),
-    ({uuid(1): operations(), uuid(2): operations('remove')}, 'cannot do both'),
-    ({uuid(1): [*operations(), *operations()]}, 'twice'),
-    ({'ABCDEF00-0000-4000-8000-000000000000': operations(),
-      'abcdef00-0000-4000-8000-000000000000': operations()}, 'twice'),
-    ({uuid(1): operations(state='Bound')}, '/state'),
-    ({uuid(1): operations(hostname='')}, '/hostname'),
-    ({uuid(1): operations(hostname='', instance_uuid='')}, '/hostname, /instance_uuid'),
-    ({uuid(1): operations(hostname=None)}, '/hostname'),
-    ({uuid(1): operations(hostname='x' * 256)}, '255'),
-    ({uuid(1): operations(hostname=5)}, 'a string'),
-    ({uuid(1): operations(device_rp_uuid='rp')}, '/device_rp_uuid'),
-    ({uuid(1): operations(device_rp_uuid={})}, '/device_rp_uuid'),
-    ({uuid(1): operations(instance_uuid='server')}, '/instance_uuid'),
-    ({uuid(1): operations(), uuid(2): operations(instance_uuid=None)}, uuid(2)),
-])
+@pytest.mark.parametrize(
+    'body, word',
+    [
+        ({}, 'empty'),
+        ([], 'an object'),
+        ({uuid(1): []}, 'empty'),
+        ({uuid(1): {}}, 'a list'),
+        ({uuid(1): ['add']}, 'an object'),
+        ({uuid(1): [{'op': 'add'}]}, 'path'),
+        ({uuid(1): [{'path': '/hostname'}]}, 'op'),
+        ({'mine': operations()}, 'UUID'),
+        ({uuid(1): [{'op': 'replace', 'path': '/hostname', 'value': 'x'}]}, 'add, remove'),
+        ({uuid(1): operations() + operations('remove')}, 'all remove'),
+        ({uuid(1): operations(), uuid(2): operations('remove')}, 'cannot both bind and unbind'),
+        ({uuid(1): [*operations(), *operations()]}, 'twice'),
+        (
+            {
+                'ABCDEF00-0000-4000-8000-000000000000': operations(),
+                'abcdef00-0000-4000-8000-000000000000': operations(),
+            },
+            'twice',
+        ),
+        ({uuid(1): operations(state='Bound')}, '/state'),
+        ({uuid(1): operations(hostname='')}, '/hostname'),
+        ({uuid(1): operations(hostname='', instance_uuid='')}, '/hostname, /instance_uuid'),
+        ({uuid(1): operations(hostname=None)}, '/hostname'),
+        ({uuid(1): operations(hostname='x' * 256)}, '255'),
+        ({uuid(1): operations(hostname=5)}, 'a string'),
+        ({uuid(1): operations(device_rp_uuid='rp')}, '/device_rp_uuid'),
+        ({uuid(1): operations(device_rp_uuid={})}, '/device_rp_uuid'),
+        ({uuid(1): operations(instance_uuid='server')}, '/instance_uuid'),
+        ({uuid(1): operations(), uuid(2): operations(instance_uuid=None)}, uuid(2)),
+    ],
+)
 def test_a_map_that_makes_no_sense_changes_nothing(nova, conductor, body, word):
     answer = nova.patch(URL, body)
     assert answer.status_int == 400
@@ -202,12 +250,15 @@ def test_a_project_can_be_given_since_2_1_by_administrators(application, conduct
         assert arguments['bindings'][0].project_id == 'theirs'
 
 
-@pytest.mark.parametrize('error, status', [
-    (errors.ArqNotFound(uuids=uuid(1)), 404),
-    (errors.ProviderNotFound(host='h', rp=PROVIDER), 404),
-    (errors.NoFreeHandle(rp=PROVIDER, host='h', uuid=uuid(1)), 409),
-    (errors.BadArqState(uuid=uuid(1), state='Bound', event='bind'), 409),
-])
+@pytest.mark.parametrize(
+    'error, status',
+    [
+        (errors.ArqNotFound(uuids=uuid(1)), 404),
+        (errors.ProviderNotFound(host='h', rp=PROVIDER), 404),
+        (errors.NoFreeHandle(rp=PROVIDER, host='h', uuid=uuid(1)), 409),
+        (errors.BadArqState(uuid=uuid(1), state='Bound', event='bind'), 409),
+    ],
+)
 def test_a_bind_that_is_refused_says_why(nova, conductor, error, status):
     conductor.error = error
     answer = nova.patch(URL, {uuid(1): operations()})
@@ -242,11 +293,14 @@ def test_a_bind_does_not_wait_where_the_operator_does_not_want_it(conf, conducto
 # -- delete ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize('url, uuids', [
-    (f'{URL}/{uuid(1)}', [uuid(1)]),
-    (f'{URL}?arqs={uuid(1)},{uuid(2)}', [uuid(1), uuid(2)]),
-    (f'{URL}?arqs={uuid(1)},%20{uuid(1).upper()}', [uuid(1)]),
-])
+@pytest.mark.parametrize(
+    'url, uuids',
+    [
+        (f'{URL}/{uuid(1)}', [uuid(1)]),
+        (f'{URL}?arqs={uuid(1)},{uuid(2)}', [uuid(1), uuid(2)]),
+        (f'{URL}?arqs={uuid(1)},%20{uuid(1).upper()}', [uuid(1)]),
+    ],
+)
 def test_requests_are_deleted_in_one_call(member, conductor, url, uuids):
     answer = member.delete(url)
     assert (answer.status_int, answer.body) == (204, b'')
@@ -265,9 +319,18 @@ def test_only_a_service_deletes_the_requests_of_a_server(admin, conductor):
     assert not conductor.calls
 
 
-@pytest.mark.parametrize('query', [
-    '', '?arqs=', '?arqs=mine', f'?arqs={uuid(1)},', '?instance=mine', '?uuid=x',
-    f'?arqs={uuid(1)}&instance={INSTANCE}'])
+@pytest.mark.parametrize(
+    'query',
+    [
+        '',
+        '?arqs=',
+        '?arqs=mine',
+        f'?arqs={uuid(1)},',
+        '?instance=mine',
+        '?uuid=x',
+        f'?arqs={uuid(1)}&instance={INSTANCE}',
+    ],
+)
 def test_a_deletion_says_what_to_delete(nova, conductor, query):
     assert nova.delete(f'{URL}{query}').status_int == 400
     assert not conductor.calls

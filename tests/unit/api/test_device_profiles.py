@@ -8,8 +8,11 @@ from cyborg.api import app
 from tests.unit.api.conftest import Client, conforms, fault, profile, uuid
 
 URL = '/v2/device_profiles'
-GZIP = {'name': 'gzip', 'description': None,
-        'groups': [{'resources:FPGA': '1', 'trait:CUSTOM_FPGA_INTEL': 'required'}]}
+GZIP = {
+    'name': 'gzip',
+    'description': None,
+    'groups': [{'resources:FPGA': '1', 'trait:CUSTOM_FPGA_INTEL': 'required'}],
+}
 
 
 def test_one_profile_is_answered_bare(admin, conductor):
@@ -17,8 +20,11 @@ def test_one_profile_is_answered_bare(admin, conductor):
     assert answer.status_int == 201
     conforms(answer, 'DeviceProfile')
     assert answer.json == GZIP | {
-        'uuid': uuid(0), 'created_at': '2026-03-01T10:00:00+00:00', 'updated_at': None,
-        'links': [{'rel': 'self', 'href': f'http://localhost{URL}/{uuid(0)}'}]}
+        'uuid': uuid(0),
+        'created_at': '2026-03-01T10:00:00+00:00',
+        'updated_at': None,
+        'links': [{'rel': 'self', 'href': f'http://localhost{URL}/{uuid(0)}'}],
+    }
 
 
 def test_several_profiles_are_answered_as_a_list(admin, conductor):
@@ -52,13 +58,32 @@ def test_keys_that_nobody_knows_are_refused_since_2_4(admin, conductor, version)
     assert not conductor.calls
 
 
-@pytest.mark.parametrize('body', [
-    {}, [], GZIP, 'gzip', 5, b'null', ['gzip'], [{}], [{'name': 'x'}], [{'groups': []}],
-    [GZIP | {'name': 5}], [GZIP | {'name': None}], [GZIP | {'groups': {}}],
-    [GZIP | {'groups': ['resources:FPGA=1']}], [GZIP | {'groups': [{'resources:FPGA': None}]}],
-    [GZIP | {'groups': [{'resources:FPGA': 1.5}]}], [GZIP | {'groups': [{'resources:FPGA': []}]}],
-    [GZIP | {'groups': [{'resources:FPGA': True}]}],
-    [GZIP | {'description': 5}], [GZIP | {'uuid': 'mine'}], [GZIP | {'uuid': 5}]])
+@pytest.mark.parametrize(
+    'body',
+    [
+        {},
+        [],
+        GZIP,
+        'gzip',
+        5,
+        b'null',
+        ['gzip'],
+        [{}],
+        [{'name': 'x'}],
+        [{'groups': []}],
+        [GZIP | {'name': 5}],
+        [GZIP | {'name': None}],
+        [GZIP | {'groups': {}}],
+        [GZIP | {'groups': ['resources:FPGA=1']}],
+        [GZIP | {'groups': [{'resources:FPGA': None}]}],
+        [GZIP | {'groups': [{'resources:FPGA': 1.5}]}],
+        [GZIP | {'groups': [{'resources:FPGA': []}]}],
+        [GZIP | {'groups': [{'resources:FPGA': True}]}],
+        [GZIP | {'description': 5}],
+        [GZIP | {'uuid': 'mine'}],
+        [GZIP | {'uuid': 5}],
+    ],
+)
 def test_what_has_the_wrong_shape_is_malformed(admin, conductor, body):
     answer = admin.post(URL, body)
     assert answer.status_int == 400
@@ -66,29 +91,37 @@ def test_what_has_the_wrong_shape_is_malformed(admin, conductor, body):
     assert not conductor.calls
 
 
-@pytest.mark.parametrize('change, word', [
-    ({'name': ''}, 'name'),
-    ({'name': 'x' * 256}, '255'),
-    ({'name': 'a b'}, 'letters'),
-    ({'name': 'gzip\n'}, 'letters'),
-    ({'name': 'gzíp'}, 'letters'),
-    ({'description': 'x' * 65536}, 'description'),
-    ({'groups': []}, 'at least one group'),
-    ({'groups': [{}]}, 'group 0'),
-    ({'groups': [{'resources:FPGA': 0}]}, 'at least 1'),
-    ({'groups': [{'resources:FPGA': '1', 'group_policy': 'none'}]}, 'flavor'),
-])
-def test_what_is_well_formed_but_makes_no_sense_is_unprocessable(
-        admin, conductor, change, word):
+@pytest.mark.parametrize(
+    'change, word',
+    [
+        ({'name': ''}, 'name'),
+        ({'name': 'x' * 256}, '255'),
+        ({'name': 'a b'}, 'letters'),
+        ({'name': 'gzip\n'}, 'letters'),
+        ({'name': 'gzíp'}, 'letters'),
+        ({'description': 'x' * 65536}, 'description'),
+        ({'groups': []}, 'at least one group'),
+        ({'groups': [{}]}, 'group 0'),
+        ({'groups': [{'resources:FPGA': 0}]}, 'at least 1'),
+        ({'groups': [{'resources:FPGA': '1', 'group_policy': 'none'}]}, 'flavor'),
+    ],
+)
+def test_what_is_well_formed_but_makes_no_sense_is_unprocessable(admin, conductor, change, word):
     answer = admin.post(URL, [GZIP | change])
     assert answer.status_int == 422
     assert word in fault(answer)
     assert not conductor.calls
 
 
-@pytest.mark.parametrize('change', [
-    {'name': 'x' * 255}, {'name': 'A_b-9'}, {'description': 'Ünïcode, "quotes" and 100 % more'},
-    {'groups': [{'resources:FPGA': 1}]}])
+@pytest.mark.parametrize(
+    'change',
+    [
+        {'name': 'x' * 255},
+        {'name': 'A_b-9'},
+        {'description': 'Ünïcode, "quotes" and 100 % more'},
+        {'groups': [{'resources:FPGA': 1}]},
+    ],
+)
 def test_what_makes_sense_is_taken(admin, change):
     assert admin.post(URL, [GZIP | change]).status_int == 201
 
@@ -140,15 +173,20 @@ def test_a_name_that_cannot_be_is_not_found(admin, conductor, name):
     assert not conductor.calls
 
 
-@pytest.mark.parametrize('url, refs', [
-    (f'{URL}/gzip', ['gzip']),
-    (f'{URL}/gzip,bzip', ['gzip', 'bzip']),
-    (f'{URL}/{uuid(1)}', [uuid(1)]),
-    (f'{URL}?value=gzip,bzip,gzip', ['gzip', 'bzip']),
-    (f'{URL}/?name=gzip', ['gzip']),
-    (f'{URL}?value=ABCDEF00-0000-4000-8000-000000000000',
-     ['abcdef00-0000-4000-8000-000000000000']),
-])
+@pytest.mark.parametrize(
+    'url, refs',
+    [
+        (f'{URL}/gzip', ['gzip']),
+        (f'{URL}/gzip,bzip', ['gzip', 'bzip']),
+        (f'{URL}/{uuid(1)}', [uuid(1)]),
+        (f'{URL}?value=gzip,bzip,gzip', ['gzip', 'bzip']),
+        (f'{URL}/?name=gzip', ['gzip']),
+        (
+            f'{URL}?value=ABCDEF00-0000-4000-8000-000000000000',
+            ['abcdef00-0000-4000-8000-000000000000'],
+        ),
+    ],
+)
 def test_profiles_are_deleted_in_one_call(admin, conductor, url, refs):
     answer = admin.delete(url)
     assert (answer.status_int, answer.body) == (204, b'')
@@ -162,8 +200,10 @@ def test_a_deletion_says_what_to_delete(admin, conductor, query):
     assert not conductor.calls
 
 
-@pytest.mark.parametrize('error, status', [
-    (errors.ProfileNotFound(names='gzip'), 404), (errors.ProfileInUse(names='gzip'), 409)])
+@pytest.mark.parametrize(
+    'error, status',
+    [(errors.ProfileNotFound(names='gzip'), 404), (errors.ProfileInUse(names='gzip'), 409)],
+)
 def test_what_cannot_be_deleted_is_said(admin, conductor, error, status):
     conductor.error = error
     answer = admin.delete(f'{URL}/gzip')
@@ -171,8 +211,9 @@ def test_what_cannot_be_deleted_is_said(admin, conductor, error, status):
     assert 'gzip' in fault(answer)
 
 
-@pytest.mark.parametrize('text', ['ABCDEF00-0000-4000-8000-00000000000\n',
-                                  'abcdef00-0000-4000-8000-000000000000\n'])
+@pytest.mark.parametrize(
+    'text', ['ABCDEF00-0000-4000-8000-00000000000\n', 'abcdef00-0000-4000-8000-000000000000\n']
+)
 def test_a_uuid_ends_where_it_ends(admin, conductor, text):
     assert admin.post(URL, [GZIP | {'uuid': text}]).status_int == 400
     assert not conductor.calls
@@ -182,20 +223,22 @@ def test_a_uuid_ends_where_it_ends(admin, conductor, text):
 
 
 @pytest.mark.parametrize('version, shows', [('2.4', False), ('2.5', True)])
-def test_a_profile_shows_its_state_and_whom_it_is_for_since_2_5(
-        admin, conductor, version, shows):
+def test_a_profile_shows_its_state_and_whom_it_is_for_since_2_5(admin, conductor, version, shows):
     conductor.items['device_profiles'] = [profile(1, is_enabled=False, project_ids=['p'])]
     answer = admin.get(URL, version=version)
     [shown] = conforms(answer, 'DeviceProfile', 'device_profiles')
     assert [shown.get(name) for name in ('enabled', 'projects')] == (
-        [False, ['p']] if shows else [None, None])
+        [False, ['p']] if shows else [None, None]
+    )
 
 
 @pytest.mark.parametrize('version', [None, '2.3', '2.4'])
-@pytest.mark.parametrize('name, value', [
-    ('enabled', False), ('enabled', True), ('projects', ['p']), ('projects', None)])
+@pytest.mark.parametrize(
+    'name, value', [('enabled', False), ('enabled', True), ('projects', ['p']), ('projects', None)]
+)
 def test_a_profile_cannot_begin_disabled_or_private_before_2_5(
-        admin, conductor, version, name, value):
+    admin, conductor, version, name, value
+):
     answer = admin.post(URL, [GZIP | {name: value}], version=version)
     assert answer.status_int == 400
     assert fault(answer) == f'The body: 0/{name} needs version 2.5 of this API or later.'
@@ -203,8 +246,7 @@ def test_a_profile_cannot_begin_disabled_or_private_before_2_5(
 
 
 def test_a_profile_can_begin_disabled_and_private(admin, conductor):
-    answer = admin.post(URL, [GZIP | {'enabled': False, 'projects': ['p', 'q']}],
-                        version='2.5')
+    answer = admin.post(URL, [GZIP | {'enabled': False, 'projects': ['p', 'q']}], version='2.5')
     assert answer.status_int == 201
     conforms(answer, 'DeviceProfile')
     [(_, arguments)] = conductor.calls
@@ -212,14 +254,17 @@ def test_a_profile_can_begin_disabled_and_private(admin, conductor):
     assert (wanted.is_enabled, wanted.project_ids) == (False, ['p', 'q'])
 
 
-@pytest.mark.parametrize('body, changes', [
-    ({'name': 'zip'}, {'name': 'zip'}),
-    ({'description': None}, {'description': None}),
-    ({'groups': [{'resources:fpga': 2}]}, {'groups': [{'resources:FPGA': '2'}]}),
-    ({'enabled': False}, {'is_enabled': False}),
-    ({'projects': []}, {'project_ids': []}),
-    ({'projects': None, 'enabled': True}, {'project_ids': None, 'is_enabled': True}),
-])
+@pytest.mark.parametrize(
+    'body, changes',
+    [
+        ({'name': 'zip'}, {'name': 'zip'}),
+        ({'description': None}, {'description': None}),
+        ({'groups': [{'resources:fpga': 2}]}, {'groups': [{'resources:FPGA': '2'}]}),
+        ({'enabled': False}, {'is_enabled': False}),
+        ({'projects': []}, {'project_ids': []}),
+        ({'projects': None, 'enabled': True}, {'project_ids': None, 'is_enabled': True}),
+    ],
+)
 @pytest.mark.parametrize('ref', ['profile1', uuid(1)])
 def test_a_profile_is_changed_in_what_the_body_names(admin, conductor, ref, body, changes):
     conductor.items['device_profiles'] = [profile(1)]
@@ -229,13 +274,23 @@ def test_a_profile_is_changed_in_what_the_body_names(admin, conductor, ref, body
     assert conductor.calls[0] == ('update_device_profile', {'ref': ref, 'changes': changes})
 
 
-@pytest.mark.parametrize('body, word', [
-    ({}, 'empty'), ([], 'an object'), ({'uuid': uuid(1)}, 'uuid'), ({'enabled': 'no'}, 'true'),
-    ({'projects': 'p'}, 'a list'), ({'projects': ['p', 'p']}, 'projects'),
-    ({'projects': ['p', 'p ']}, 'without blanks'), ({'projects': ['']}, 'empty'),
-    ({'projects': ['x' * 256]}, '255'), ({'name': None}, 'name'),
-    ({'groups': None}, 'groups'), ({'colour': 'red', 'name': 'x'}, 'colour'),
-])
+@pytest.mark.parametrize(
+    'body, word',
+    [
+        ({}, 'empty'),
+        ([], 'an object'),
+        ({'uuid': uuid(1)}, 'uuid'),
+        ({'enabled': 'no'}, 'true'),
+        ({'projects': 'p'}, 'a list'),
+        ({'projects': ['p', 'p']}, 'projects'),
+        ({'projects': ['p', 'p ']}, 'without blanks'),
+        ({'projects': ['']}, 'empty'),
+        ({'projects': ['x' * 256]}, '255'),
+        ({'name': None}, 'name'),
+        ({'groups': None}, 'groups'),
+        ({'colour': 'red', 'name': 'x'}, 'colour'),
+    ],
+)
 def test_a_change_of_the_wrong_shape_is_malformed(admin, conductor, body, word):
     answer = admin.patch(f'{URL}/gzip', body, version='2.5')
     assert answer.status_int == 400
@@ -243,9 +298,16 @@ def test_a_change_of_the_wrong_shape_is_malformed(admin, conductor, body, word):
     assert not conductor.calls
 
 
-@pytest.mark.parametrize('body', [
-    {'name': ''}, {'name': 'a b'}, {'groups': []}, {'groups': [{'trait:CUSTOM_A': 'required'}]},
-    {'description': 'x' * 65536}])
+@pytest.mark.parametrize(
+    'body',
+    [
+        {'name': ''},
+        {'name': 'a b'},
+        {'groups': []},
+        {'groups': [{'trait:CUSTOM_A': 'required'}]},
+        {'description': 'x' * 65536},
+    ],
+)
 def test_a_change_that_makes_no_sense_is_unprocessable(admin, conductor, body):
     answer = admin.patch(f'{URL}/gzip', body, version='2.5')
     assert answer.status_int == 422

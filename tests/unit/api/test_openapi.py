@@ -9,9 +9,11 @@ import referencing.jsonschema
 from cyborg import policies
 from cyborg.api import microversions, openapi
 from cyborg.api.controllers import root
-from cyborg.api.schemas import shapes
+from cyborg.api.types import json_schema
 
 VERSIONS = list(microversions.HISTORY)
+#: they are answered before they are done, with nothing to show
+BINDS = {('accelerator_requests', 'patch'), ('accelerator_requests', 'patch_all')}
 SINCE_2_4 = {'/v2/agents', '/v2/agents/{ref}'}
 
 
@@ -52,8 +54,10 @@ def test_the_description_says_where_the_service_is_mounted(admin):
 @pytest.mark.parametrize('version', VERSIONS, ids=str)
 def test_every_schema_is_one_and_every_reference_leads_somewhere(version):
     document = describe(version)
-    registry = referencing.Registry().with_resource('', referencing.Resource(
-        contents=document, specification=referencing.jsonschema.DRAFT202012))
+    registry = referencing.Registry().with_resource(
+        '',
+        referencing.Resource(contents=document, specification=referencing.jsonschema.DRAFT202012),
+    )
     resolver = registry.resolver()
     for ref in set(every(document, '$ref')):
         assert resolver.lookup(ref).contents
@@ -86,7 +90,7 @@ def test_a_version_has_what_the_ones_before_it_had():
 def test_what_is_new_is_not_in_older_versions():
     older, newer = describe(microversions.Version(2, 3)), describe(microversions.Version(2, 4))
     assert newer['paths'].keys() - older['paths'].keys() == SINCE_2_4
-    assert not [since for since in every(older['paths'], shapes.SINCE) if since > '2.3']
+    assert not [since for since in every(older['paths'], json_schema.SINCE) if since > '2.3']
     assert 'device_uuid' not in older['components']['schemas']['Deployable']['properties']
     assert 'device_uuid' not in older['components']['schemas']['Deployable']['required']
     assert 'device_uuid' in newer['components']['schemas']['Deployable']['required']
@@ -99,7 +103,9 @@ def test_the_description_says_which_versions_take_a_key_of_a_new_profile(key, ta
         body = describe(version)['paths']['/v2/device_profiles']['post']['requestBody']
         schema = body['content']['application/json']['schema']
         return jsonschema.Draft202012Validator(schema).is_valid(
-            [{'name': 'gzip', 'groups': [{'resources:FPGA': '1'}], key: True}])
+            [{'name': 'gzip', 'groups': [{'resources:FPGA': '1'}], key: True}]
+        )
+
     assert [version for version in VERSIONS if takes(version)] == taking
 
 
@@ -118,5 +124,5 @@ def test_what_is_shown_leads_to_what_can_be_done_with_it(version):
 @pytest.mark.parametrize('noun', root.COLLECTIONS, ids=lambda noun: noun.path)
 def test_an_answer_may_be_only_what_is_described(noun):
     for name, operation in openapi.operations(noun, microversions.HIGHEST):
-        has_body = operation.status in (200, 201)
-        assert (operation.shown is not None) == has_body, name
+        is_silent = operation.status in (204, 400) or (noun.path, name) in BINDS
+        assert (operation.shown is None) == is_silent, name

@@ -55,14 +55,19 @@ def test_the_next_link_keeps_the_rest_of_the_query(admin, conductor):
     answer = admin.get('/v2/devices?limit=1&type=FPGA&sort_key=hostname&sort_dir=desc')
     [link] = answer.json['devices_links']
     assert parse_qs(urlsplit(link['href']).query) == {
-        'limit': ['1'], 'type': ['FPGA'], 'sort_key': ['hostname'], 'sort_dir': ['desc'],
-        'marker': [uuid(1)]}
+        'limit': ['1'],
+        'type': ['FPGA'],
+        'sort_key': ['hostname'],
+        'sort_dir': ['desc'],
+        'marker': [uuid(1)],
+    }
 
 
 def test_the_conductor_is_asked_for_one_more_than_is_shown(admin, conductor):
     admin.get('/v2/devices?limit=2&sort_dir=desc')
     assert conductor.calls == [
-        ('list_devices', {'filters': {}, 'page': {'limit': 3, 'sort_dir': 'desc'}})]
+        ('list_devices', {'filters': {}, 'page': {'limit': 3, 'sort_dir': 'desc'}})
+    ]
 
 
 @pytest.mark.parametrize('query', ['', '?limit=5000'])
@@ -74,10 +79,18 @@ def test_no_page_is_larger_than_the_operator_allows(conf, conductor, query):
     assert 'devices_links' in answer.json
 
 
-@pytest.mark.parametrize('query, word', [
-    ('limit=0', 'limit'), ('limit=-1', 'limit'), ('limit=many', 'limit'),
-    ('limit=99999999999999', 'limit'), ('marker=first', 'marker'),
-    ('sort_key=fault', 'sort_key'), ('sort_dir=up', 'sort_dir')])
+@pytest.mark.parametrize(
+    'query, word',
+    [
+        ('limit=0', 'limit'),
+        ('limit=-1', 'limit'),
+        ('limit=many', 'limit'),
+        ('limit=99999999999999', 'limit'),
+        ('marker=first', 'marker'),
+        ('sort_key=fault', 'sort_key'),
+        ('sort_dir=up', 'sort_dir'),
+    ],
+)
 def test_a_page_that_makes_no_sense_is_refused(admin, conductor, query, word):
     answer = admin.get(f'/v2/devices?{query}')
     assert answer.status_int == 400

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do what, and that nobody can slip by."""
+"""Which roles may use which operations, also by unusual requests."""
 
 import pytest
 from oslo_policy import opts
@@ -43,6 +43,7 @@ ATTRIBUTE = {'deployable_id': 3, 'key': 'k', 'value': 'v'}
 MATRIX = [
     ('GET', '/v2/device_profiles', None, EVERY_PERSON_BUT_SERVICES),
     ('GET', f'/v2/device_profiles/{uuid(1)}', None, EVERY_PERSON_BUT_SERVICES),
+    ('GET', f'/v2/device_profiles/{uuid(1)}/availability', None, EVERY_PERSON_BUT_SERVICES),
     ('POST', '/v2/device_profiles', PROFILE, {'admin'}),
     ('DELETE', '/v2/device_profiles/x', None, {'admin'}),
     ('DELETE', '/v2/device_profiles?value=x', None, {'admin'}),
@@ -58,6 +59,9 @@ MATRIX = [
     ('GET', f'/v2/devices/{uuid(1)}', None, MANAGERS),
     ('POST', f'/v2/devices/{uuid(1)}/enable', None, {'admin'}),
     ('POST', f'/v2/devices/{uuid(1)}/disable', None, {'admin'}),
+    ('GET', f'/v2/devices/{uuid(1)}/handbacks', None, {'admin'}),
+    ('POST', f'/v2/devices/{uuid(1)}/handles/{uuid(2)}/clean', None, {'admin'}),
+    ('POST', f'/v2/devices/{uuid(1)}/handles/{uuid(2)}/release', {'reason': 'x'}, {'admin'}),
     ('GET', '/v2/deployables', None, MANAGERS),
     ('GET', f'/v2/deployables/{uuid(1)}', None, MANAGERS),
     ('PATCH', f'/v2/deployables/{uuid(1)}/program', PROGRAM, {'admin'}),
@@ -68,15 +72,25 @@ MATRIX = [
     ('DELETE', f'/v2/attributes/{uuid(1)}', None, {'admin'}),
     ('PATCH', f'/v2/device_profiles/{uuid(1)}', {'name': 'y'}, {'admin'}),
     ('GET', '/v2/agents', None, {'admin'}),
+    ('GET', '/v2/capacity', None, MANAGERS),
+    ('GET', '/v2/topology?hostname=compute1', None, {'admin'}),
     ('GET', '/v2/agents/compute1', None, {'admin'}),
+    ('GET', '/v2/usage', None, EVERY_PERSON_BUT_SERVICES),
+    ('GET', '/v2/usage?project_id=mine', None, EVERY_PERSON_BUT_SERVICES),
+    ('GET', '/v2/usage?project_id=theirs', None, {'admin'}),
 ]
 
 
 @pytest.fixture(autouse=True)
 def things(conductor):
     conductor.items = {
-        'device_profiles': [profile(1)], 'arqs': [arq(1)], 'devices': [device(1)],
-        'deployables': [deployable(1)], 'attributes': [attribute(1)], 'agents': [agent(1)]}
+        'device_profiles': [profile(1)],
+        'arqs': [arq(1)],
+        'devices': [device(1)],
+        'deployables': [deployable(1)],
+        'attributes': [attribute(1)],
+        'agents': [agent(1)],
+    }
 
 
 @pytest.fixture
@@ -91,7 +105,8 @@ def overrides(conf, tmp_path):
 @pytest.mark.parametrize('person', PERSONS)
 @pytest.mark.parametrize('method, path, body, allowed', MATRIX)
 def test_each_person_may_do_what_the_contract_says(
-        application, conductor, person, method, path, body, allowed):
+    application, conductor, person, method, path, body, allowed
+):
     # a service token is there throughout: it must not stand in for a role
     client = Client(application, roles=PERSONS[person], service=True)
     answer = client(method, path, body, version='latest')
@@ -103,9 +118,15 @@ def test_each_person_may_do_what_the_contract_says(
         assert not conductor.calls
 
 
-@pytest.mark.parametrize('scope', [{'OpenStack-System-Scope': 'all'}, {'X-Domain-Id': 'd'},
-                                   # what is left of these when a service vouches
-                                   {'X-Project-Id': '', 'X-Service-Roles': 'service'}])
+@pytest.mark.parametrize(
+    'scope',
+    [
+        {'OpenStack-System-Scope': 'all'},
+        {'X-Domain-Id': 'd'},
+        # what is left of these when a service vouches
+        {'X-Project-Id': '', 'X-Service-Roles': 'service'},
+    ],
+)
 @pytest.mark.parametrize('method, path, body, allowed', MATRIX)
 def test_only_project_tokens_are_accepted(admin, conductor, scope, method, path, body, allowed):
     answer = admin(method, path, body, version='latest', headers=scope)
@@ -118,8 +139,11 @@ def test_the_matrix_leaves_no_operation_out():
     asked = set()
     for method, path, _, _ in MATRIX:
         noun, *rest = path.removeprefix('/v2/').partition('?')[0].split('/')
-        asked |= {(noun, name) for name, operation in nouns[noun].operations.items()
-                  if operation.method == method and operation.match(rest) is not None}
+        asked |= {
+            (noun, name)
+            for name, operation in nouns[noun].operations.items()
+            if operation.method == method and operation.match(rest) is not None
+        }
     declared = {(path, name) for path, noun in nouns.items() for name in noun.operations}
     assert declared - asked == {('attributes', 'delete_all')}  # which nobody may
 
@@ -145,11 +169,28 @@ def test_the_rules_refer_to_rules_that_exist(conf):
     assert enforcer.check_rules(raise_on_violation=True)
 
 
-@pytest.mark.parametrize('name', [
-    'admin_api', 'project_admin_api', 'project_member_api', 'project_reader_api',
-    'project_manager_api', 'service_api', 'project_member_or_admin', 'project_reader_or_admin',
-    'project_manager_or_admin', 'project_member_or_service', 'public_api', 'allow', 'deny',
-    'default', 'is_admin', 'admin_or_owner', 'admin_or_user'])
+@pytest.mark.parametrize(
+    'name',
+    [
+        'admin_api',
+        'project_admin_api',
+        'project_member_api',
+        'project_reader_api',
+        'project_manager_api',
+        'service_api',
+        'project_member_or_admin',
+        'project_reader_or_admin',
+        'project_manager_or_admin',
+        'project_member_or_service',
+        'public_api',
+        'allow',
+        'deny',
+        'default',
+        'is_admin',
+        'admin_or_owner',
+        'admin_or_user',
+    ],
+)
 def test_a_policy_file_may_refer_to_the_names_it_used_to(conf, conductor, overrides, name):
     overrides.write_text(f'"cyborg:device:get_all": "rule:{name}"\n')
     client = Client(app.make_app(conf, conductor))
@@ -168,8 +209,7 @@ def test_the_operators_policy_decides_who_is_an_administrator(conf, conductor, o
 def test_what_was_decided_for_one_caller_is_not_for_another(application):
     path = '/v2/devices'
     manager, reader = (Client(application, roles=roles) for roles in (['manager'], ['reader']))
-    assert [client.get(path).status_int for client in (manager, reader, manager)] == [
-        200, 403, 200]
+    assert [client.get(path).status_int for client in (manager, reader, manager)] == [200, 403, 200]
 
 
 def test_a_rule_that_was_changed_holds_soon(conf, conductor, overrides, monkeypatch):
@@ -182,28 +222,36 @@ def test_a_rule_that_was_changed_holds_soon(conf, conductor, overrides, monkeypa
 
 
 def test_the_context_carries_who_asks(application, conductor):
-    Client(application, roles=['reader']).get('/v2/accelerator_requests', headers={
-        'X-Auth-Token': 'secret'}, **{
-        'openstack.request_id': 'req-local', 'openstack.global_request_id': 'req-global'})
+    Client(application, roles=['reader']).get(
+        '/v2/accelerator_requests',
+        headers={'X-Auth-Token': 'secret'},
+        **{'openstack.request_id': 'req-local', 'openstack.global_request_id': 'req-global'},
+    )
     [context] = conductor.contexts
     assert (context.user_id, context.project_id, context.roles) == ('me', 'mine', ['reader'])
     assert (context.is_admin, context.is_service) == (False, False)
     assert (context.request_id, context.global_request_id) == ('req-local', 'req-global')
 
 
-@pytest.mark.parametrize('roles, is_service', [
-    ('service', True), ('service,reader', True), ('reader', False), ('', False)])
+@pytest.mark.parametrize(
+    'roles, is_service',
+    [('service', True), ('service,reader', True), ('reader', False), ('', False)],
+)
 def test_a_service_is_who_has_a_role_of_services(admin, conductor, roles, is_service):
     admin.get('/v2/accelerator_requests', headers={'X-Service-Roles': roles})
     assert conductor.contexts[0].is_service is is_service
 
 
-@pytest.mark.parametrize('own, others, sees_all', [
-    (['reader'], 'service', False), (['reader', 'service'], '', True), (['admin'], '', True)])
-def test_a_service_sees_all_projects_with_its_own_token_only(application, conductor, own, others,
-                                                             sees_all):
-    Client(application, roles=own).get('/v2/accelerator_requests',
-                                       headers={'X-Service-Roles': others})
+@pytest.mark.parametrize(
+    'own, others, sees_all',
+    [(['reader'], 'service', False), (['reader', 'service'], '', True), (['admin'], '', True)],
+)
+def test_a_service_sees_all_projects_with_its_own_token_only(
+    application, conductor, own, others, sees_all
+):
+    Client(application, roles=own).get(
+        '/v2/accelerator_requests', headers={'X-Service-Roles': others}
+    )
     [context] = conductor.contexts
     assert RequestContext.from_dict(context.to_dict()).sees_all_projects is sees_all
 
@@ -214,6 +262,9 @@ def test_the_operator_says_which_roles_services_have(conf, conductor):
     application = app.make_app(conf, conductor)
     for role in ('service', 'nova'):
         Client(application, roles=['reader', role]).get(
-            '/v2/accelerator_requests', headers={'X-Service-Roles': role})
+            '/v2/accelerator_requests', headers={'X-Service-Roles': role}
+        )
     assert [(context.is_service, context.is_service_user) for context in conductor.contexts] == [
-        (False, False), (True, True)]
+        (False, False),
+        (True, True),
+    ]

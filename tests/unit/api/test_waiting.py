@@ -7,22 +7,12 @@ import oslo_messaging as messaging
 import pytest
 
 from cyborg import errors, objects
-from cyborg.api.waiting import LONGEST_PAUSE, Waiter
+from cyborg.api.waiting import PAUSES, Waiter
 from cyborg.context import RequestContext
+from tests.fixtures.clock import Clock
 from tests.unit.api.conftest import arq, deployable, uuid
 
 CONTEXT = RequestContext(overwrite=False)
-
-
-class Time:
-    """Passes only when somebody sleeps."""
-
-    def __init__(self):
-        self.now, self.pauses = 0.0, []
-
-    def sleep(self, seconds):
-        self.pauses.append(seconds)
-        self.now += seconds
 
 
 class Answers:
@@ -49,7 +39,7 @@ class Answers:
 
 
 def waiter(conductor, time, at_a_time=1):
-    return Waiter(conductor, 20, at_a_time, clock=lambda: time.now, sleep=time.sleep)
+    return Waiter(conductor, 20, at_a_time, clock=time)
 
 
 STARTED = [arq(1, 'BindStarted'), arq(2, 'BindStarted')]
@@ -57,15 +47,15 @@ BOUND = [arq(1, 'Bound'), arq(2, 'Bound')]
 
 
 def test_what_is_bound_at_once_waits_for_nothing():
-    conductor, time = Answers([]), Time()
-    waiter(conductor, time).settle(CONTEXT, BOUND)
+    conductor, time = Answers([]), Clock()
+    waiter(conductor, time).wait_for_bind(CONTEXT, BOUND)
     assert not time.pauses
     assert not conductor.filters
 
 
 def test_the_wait_ends_when_all_are_bound():
     conductor = Answers(STARTED, [BOUND[0], STARTED[1]], BOUND)
-    waiter(conductor, Time()).settle(CONTEXT, STARTED)
+    waiter(conductor, Clock()).wait_for_bind(CONTEXT, STARTED)
     assert conductor.filters == [{'uuid': [uuid(1), uuid(2)]}] * 3
 
 
@@ -73,41 +63,53 @@ def test_the_wait_ends_when_all_are_bound():
 def test_one_that_fails_fails_the_bind_with_its_reason(state):
     conductor = Answers([BOUND[0], arq(2, state, reason='The card is on fire.')])
     with pytest.raises(errors.BindFailed, match='on fire'):
-        waiter(conductor, Time()).settle(CONTEXT, STARTED)
+        waiter(conductor, Clock()).wait_for_bind(CONTEXT, STARTED)
 
 
 def test_a_failure_in_the_first_answer_needs_no_wait():
     with pytest.raises(errors.BindFailed, match=uuid(1)):
-        waiter(Answers([]), Time()).settle(CONTEXT, [arq(1, 'BindFailed')])
+        waiter(Answers([]), Clock()).wait_for_bind(CONTEXT, [arq(1, 'BindFailed')])
 
 
 def test_one_that_vanishes_is_named():
     with pytest.raises(errors.ArqNotFound, match=uuid(2)):
-        waiter(Answers([BOUND[0]]), Time()).settle(CONTEXT, STARTED)
+        waiter(Answers([BOUND[0]]), Clock()).wait_for_bind(CONTEXT, STARTED)
 
 
 def test_time_runs_out_without_an_error():
-    conductor, time = Answers(STARTED), Time()
-    waiter(conductor, time).settle(CONTEXT, STARTED)
+    conductor, time = Answers(STARTED), Clock()
+    waiter(conductor, time).wait_for_bind(CONTEXT, STARTED)
     assert time.now == pytest.approx(20)
-    assert time.pauses[0] == 0.05
-    assert max(time.pauses) == LONGEST_PAUSE
+    assert time.pauses[0] == PAUSES[0]
+    assert max(time.pauses) == PAUSES[1]
+
+
+def test_the_time_of_the_first_call_counts():
+    clock = Clock()
+
+    class Slow(Answers):
+        def bind_arqs(self, context, bindings):
+            clock.now += 15
+            return STARTED
+
+    waiter(Slow(STARTED), clock).bind(CONTEXT, [objects.Binding(arq_uuid=uuid(1))])
+    assert clock.now == pytest.approx(20)
 
 
 def test_a_host_that_went_silent_is_still_waited_for():
     conductor = Answers([arq(1, 'Unknown')], [arq(1, 'Bound')])
-    waiter(conductor, Time()).settle(CONTEXT, [arq(1, 'BindStarted')])
+    waiter(conductor, Clock()).wait_for_bind(CONTEXT, [arq(1, 'BindStarted')])
     assert len(conductor.filters) == 2
 
 
 def test_a_conductor_that_goes_away_meanwhile_does_not_fail_the_bind():
     conductor = Answers(STARTED, messaging.MessagingTimeout('away'))
-    waiter(conductor, Time()).settle(CONTEXT, STARTED)
+    waiter(conductor, Clock()).wait_for_bind(CONTEXT, STARTED)
     assert len(conductor.filters) == 2
 
 
 def test_those_who_find_no_place_to_wait_are_answered_at_once():
-    time, waits, goes_on = Time(), threading.Event(), threading.Event()
+    time, waits, goes_on = Clock(), threading.Event(), threading.Event()
 
     class Slow(Answers):
         def list_arqs(self, context, filters, page):
@@ -116,24 +118,24 @@ def test_those_who_find_no_place_to_wait_are_answered_at_once():
             return BOUND
 
     places = waiter(Slow(), time)
-    first = threading.Thread(target=places.settle, args=(CONTEXT, STARTED))
+    first = threading.Thread(target=places.wait_for_bind, args=(CONTEXT, STARTED))
     first.start()
     waits.wait()
     pauses = len(time.pauses)
-    places.settle(CONTEXT, STARTED)
+    places.wait_for_bind(CONTEXT, STARTED)
     assert len(time.pauses) == pauses
     goes_on.set()
     first.join()
     # and the place is free again
-    places.settle(CONTEXT, STARTED)
+    places.wait_for_bind(CONTEXT, STARTED)
     assert len(time.pauses) == pauses + 1
 
 
 def test_a_place_is_free_again_after_a_failure():
-    places = waiter(Answers([arq(1, 'BindFailed')]), Time())
+    places = waiter(Answers([arq(1, 'BindFailed')]), Clock())
     for _ in range(2):
         with pytest.raises(errors.BindFailed):
-            places.settle(CONTEXT, [arq(1, 'BindStarted')])
+            places.wait_for_bind(CONTEXT, [arq(1, 'BindStarted')])
 
 
 # -- hosts that clean up ---------------------------------------------------------------------
@@ -144,12 +146,12 @@ BINDINGS = [objects.Binding(arq_uuid=uuid(1))]
 
 def test_a_bind_is_made_when_the_host_has_cleaned_up():
     conductor = Answers(NOT_CLEAN, NOT_CLEAN, BOUND)
-    waiter(conductor, Time()).bind(CONTEXT, BINDINGS)
+    waiter(conductor, Clock()).bind(CONTEXT, BINDINGS)
     assert conductor.filters == [BINDINGS] * 3
 
 
 def test_a_host_that_goes_on_cleaning_is_told_in_the_end():
-    time = Time()
+    time = Clock()
     with pytest.raises(errors.HandleNotClean):
         waiter(Answers(NOT_CLEAN), time).bind(CONTEXT, BINDINGS)
     assert time.now == pytest.approx(20)
@@ -158,7 +160,7 @@ def test_a_host_that_goes_on_cleaning_is_told_in_the_end():
 def test_what_fails_for_another_reason_meanwhile_is_told_at_once():
     conductor = Answers(NOT_CLEAN, errors.NoFreeHandle(rp='r', host='h', uuid=uuid(1)))
     with pytest.raises(errors.NoFreeHandle):
-        waiter(conductor, Time()).bind(CONTEXT, BINDINGS)
+        waiter(conductor, Clock()).bind(CONTEXT, BINDINGS)
     assert len(conductor.filters) == 2
 
 
@@ -166,43 +168,52 @@ def test_what_fails_for_another_reason_meanwhile_is_told_at_once():
 
 
 def part(image=None, task=1, loaded=None, error=None):
-    return deployable(1, program_image=image, is_programming=image is not None,
-                      program_task_uuid=uuid(task), program_error=error, bitstream_id=loaded)
+    return deployable(
+        1,
+        program_image=image,
+        is_programming=image is not None,
+        program_task_uuid=uuid(task),
+        program_error=error,
+        bitstream_id=loaded,
+    )
 
 
 def test_the_wait_ends_when_the_image_is_loaded():
     conductor = Answers(part('a'), part('a'), part(loaded='a'))
-    assert waiter(conductor, Time()).program(CONTEXT, part('a')).bitstream_id == 'a'
+    assert waiter(conductor, Clock()).program(CONTEXT, part('a')).bitstream_id == 'a'
     assert conductor.filters == [uuid(1)] * 3
 
 
 def test_what_is_asked_for_once_more_is_waited_for_too():
     conductor = Answers(part('a', task=2), part(loaded='a', task=2))
-    assert waiter(conductor, Time()).program(CONTEXT, part('a')).bitstream_id == 'a'
+    assert waiter(conductor, Clock()).program(CONTEXT, part('a')).bitstream_id == 'a'
 
 
-@pytest.mark.parametrize(('seen', 'sentence'), [
-    (part(error='The card is on fire.'), 'on fire'),
-    (part(error='The card is on fire.', loaded='b'), 'on fire'),
-    (errors.DeployableNotFound(uuid=uuid(1)), 'went away'),
-    (part('b', task=2), 'programmed anew'),
-    (part(loaded='b', task=2), 'programmed anew'),
-    (part(error='Of the other one.', task=2), 'programmed anew'),
-])
+@pytest.mark.parametrize(
+    ('seen', 'sentence'),
+    [
+        (part(error='The card is on fire.'), 'on fire'),
+        (part(error='The card is on fire.', loaded='b'), 'on fire'),
+        (errors.DeployableNotFound(uuid=uuid(1)), 'was removed'),
+        (part('b', task=2), 'another image was loaded'),
+        (part(loaded='b', task=2), 'another image was loaded'),
+        (part(error='Of the other one.', task=2), 'another image was loaded'),
+    ],
+)
 def test_what_will_not_be_there_is_an_error(seen, sentence):
     with pytest.raises(errors.ProgramFailed, match=sentence):
-        waiter(Answers(seen), Time()).program(CONTEXT, part('a'))
+        waiter(Answers(seen), Clock()).program(CONTEXT, part('a'))
 
 
 def test_what_takes_longer_is_shown_as_it_is():
-    time = Time()
+    time = Clock()
     assert waiter(Answers(part('a')), time).program(CONTEXT, part('a')).program_image == 'a'
     assert time.now == pytest.approx(20)
 
 
 def test_binds_and_programming_wait_in_the_same_places():
-    time = Time()
+    time = Clock()
     places = waiter(Answers(part('a')), time, at_a_time=0)
     assert places.program(CONTEXT, part('a')).program_image == 'a'
-    places.settle(CONTEXT, STARTED)
+    places.wait_for_bind(CONTEXT, STARTED)
     assert time.pauses == []

@@ -3,42 +3,27 @@
 
 from typing import Any
 
-from cyborg import objects
-from cyborg.api import pages
-from cyborg.api.expose import expose
-from cyborg.api.requests import Request
-from cyborg.api.schemas import agents as schemas
-from cyborg.api.schemas import shapes
+from cyborg.api.controllers import base
+from cyborg.api.expose import expose, policy, since
+from cyborg.api.request import Request
+from cyborg.api.types import agents, documents
 
 
-class Agents(pages.Collection):
+class Agents(base.Collection):
     path = key = 'agents'
-    name, shape = 'Agent', schemas.SHOWN
+    item = agents.Agent
 
-    @expose('GET', rule='cyborg:agent:get_all', query=schemas.LIST,
-            shown=shapes.page(key, name), since=schemas.SINCE)
-    def get_all(self, request: Request) -> dict[str, Any]:
+    @expose(documents.page(key, item), query=agents.AgentQuery)
+    @policy('cyborg:agent:get_all')
+    @since(2, 4)
+    def get_all(self, request: Request, query: agents.AgentQuery) -> dict[str, Any]:
         """List the agents of all hosts."""
-        filters = {schemas.STORED.get(name, name): value
-                   for name, value in pages.filters(request).items()}
-        return self.page(request, self.conductor.list_agents, filters)
+        return self.page(request, query, self.conductor.list_agents, query.filters())
 
-    @expose('GET', '{ref}', rule='cyborg:agent:get_one', shown=shapes.ref(name),
-            since=schemas.SINCE)
+    @expose(item)
+    @policy('cyborg:agent:get_one')
+    @since(2, 4)
     def get_one(self, request: Request, ref: str) -> dict[str, Any]:
         """Show one, by uuid or by the name of its host."""
-        return self.show(self.conductor.get_agent(request.context, schemas.ref(ref)), request)
-
-    def whole(self, agent: objects.Agent, request: Request) -> dict[str, Any]:
-        return {
-            'uuid': agent.uuid,
-            'hostname': agent.hostname,
-            'alive': agent.is_alive,
-            'ready': agent.is_ready,
-            'last_heartbeat': pages.moment(agent.last_heartbeat),
-            'drivers': [{'name': driver.name, 'status': driver.status, 'error': driver.error}
-                        for driver in agent.drivers],
-            'conflicts': agent.conflicts,
-            **pages.stamps(agent),
-            'links': [request.link('v2', self.path, agent.uuid)],
-        }
+        found = self.conductor.get_agent(request.context, agents.ref(ref))
+        return self.as_document(found, request)

@@ -12,8 +12,12 @@ from oslo_config import cfg
 from cyborg.api.middleware import auth_token, faults
 from tests.unit.api.conftest import fault
 
-ROLES = {'member-token': ['member', 'reader'], 'nova-token': ['service'],
-         'person-token': ['admin', 'reader'], 'cyborg-token': ['service']}
+ROLES = {
+    'member-token': ['member', 'reader'],
+    'nova-token': ['service'],
+    'person-token': ['admin', 'reader'],
+    'cyborg-token': ['service'],
+}
 
 
 class Keystone:
@@ -34,24 +38,34 @@ class Keystone:
         return self._token(token, 200) if token in ROLES else webob.Response(status=404)
 
     def _versions(self, request):
-        version = {'id': 'v3.14', 'status': 'stable',
-                   'links': [{'rel': 'self', 'href': f'{self.url}/v3/'}]}
-        return webob.Response(json_body={'versions': {'values': [version]}}
-                              if request.path == '/' else {'version': version})
+        version = {
+            'id': 'v3.14',
+            'status': 'stable',
+            'links': [{'rel': 'self', 'href': f'{self.url}/v3/'}],
+        }
+        return webob.Response(
+            json_body={'versions': {'values': [version]}}
+            if request.path == '/'
+            else {'version': version}
+        )
 
     def _token(self, token, status):
         domain = {'id': 'default', 'name': 'Default'}
         endpoint = {'id': 'e', 'interface': 'internal', 'region': 'r', 'url': self.url}
-        body = {'token': {
-            'methods': ['password'], 'expires_at': '2999-01-01T00:00:00.000000Z',
-            'issued_at': '2026-01-01T00:00:00.000000Z',
-            'user': {'id': f'user of {token}', 'name': token, 'domain': domain},
-            'project': {'id': f'project of {token}', 'name': 'p', 'domain': domain},
-            'roles': [{'id': role, 'name': role} for role in ROLES[token]],
-            'catalog': [{'type': 'identity', 'name': 'keystone', 'id': 'k',
-                         'endpoints': [endpoint]}]}}
-        return webob.Response(json_body=body, status=status,
-                              headers={'X-Subject-Token': token})
+        body = {
+            'token': {
+                'methods': ['password'],
+                'expires_at': '2999-01-01T00:00:00.000000Z',
+                'issued_at': '2026-01-01T00:00:00.000000Z',
+                'user': {'id': f'user of {token}', 'name': token, 'domain': domain},
+                'project': {'id': f'project of {token}', 'name': 'p', 'domain': domain},
+                'roles': [{'id': role, 'name': role} for role in ROLES[token]],
+                'catalog': [
+                    {'type': 'identity', 'name': 'keystone', 'id': 'k', 'endpoints': [endpoint]}
+                ],
+            }
+        }
+        return webob.Response(json_body=body, status=status, headers={'X-Subject-Token': token})
 
 
 class Quiet(simple_server.WSGIRequestHandler):
@@ -75,9 +89,12 @@ def keystone():
 @webob.dec.wsgify
 def api(request):
     """Says who it thinks is asking."""
-    return webob.Response(json_body={
-        name: request.headers.get(f'X-{name}')
-        for name in ('User-Id', 'Project-Id', 'Roles', 'Service-Roles')})
+    return webob.Response(
+        json_body={
+            name: request.headers.get(f'X-{name}')
+            for name in ('User-Id', 'Project-Id', 'Roles', 'Service-Roles')
+        }
+    )
 
 
 @pytest.fixture
@@ -85,29 +102,42 @@ def app(keystone):
     conf = cfg.ConfigOpts()
     auth_token.register_opts(conf)
     conf([], default_config_files=[], default_config_dirs=[])
-    local = {'oslo_config_config': conf, 'auth_type': 'password', 'auth_url': keystone.url,
-             'username': 'cyborg', 'password': 'x', 'project_name': 'service',
-             'user_domain_id': 'default', 'project_domain_id': 'default',
-             'www_authenticate_uri': keystone.url, 'acl_public_routes': '/, /v2'}
+    local = {
+        'oslo_config_config': conf,
+        'auth_type': 'password',
+        'auth_url': keystone.url,
+        'username': 'cyborg',
+        'password': 'x',
+        'project_name': 'service',
+        'user_domain_id': 'default',
+        'project_domain_id': 'default',
+        'www_authenticate_uri': keystone.url,
+        'acl_public_routes': '/, /v2',
+    }
     wrap = auth_token.AuthTokenMiddleware.factory({'here': '/etc/cyborg'}, **local)
     return faults.FaultsMiddleware(wrap(api))
 
 
 def ask(app, path='/v2/devices', **headers):
     request = webob.Request.blank(
-        path, headers={name.replace('_', '-'): value for name, value in headers.items()})
+        path, headers={name.replace('_', '-'): value for name, value in headers.items()}
+    )
     return request.get_response(app)
 
 
 def test_a_token_says_who_asks(app):
     answer = ask(app, X_Auth_Token='member-token')
-    assert answer.json == {'User-Id': 'user of member-token',
-                           'Project-Id': 'project of member-token',
-                           'Roles': 'member,reader', 'Service-Roles': None}
+    assert answer.json == {
+        'User-Id': 'user of member-token',
+        'Project-Id': 'project of member-token',
+        'Roles': 'member,reader',
+        'Service-Roles': None,
+    }
 
 
-@pytest.mark.parametrize('headers', [
-    {}, {'X_Auth_Token': 'forged'}, {'X_Roles': 'admin', 'X_User_Id': 'me'}])
+@pytest.mark.parametrize(
+    'headers', [{}, {'X_Auth_Token': 'forged'}, {'X_Roles': 'admin', 'X_User_Id': 'me'}]
+)
 def test_without_a_valid_token_there_is_no_answer(app, keystone, headers):
     answer = ask(app, **headers)
     assert answer.status_int == 401
@@ -136,8 +166,9 @@ def test_discovery_needs_no_token_and_believes_nobody(app, path):
     assert (answer.status_int, set(answer.json.values())) == (200, {None})
 
 
-@pytest.mark.parametrize('path', ['/v2/devices', '/v2/devices.json', '/v20', '/v2x', '/x/v2',
-                                  '/v2/%2e%2e', '/v2/%ff'])
+@pytest.mark.parametrize(
+    'path', ['/v2/devices', '/v2/devices.json', '/v20', '/v2x', '/x/v2', '/v2/%2e%2e', '/v2/%ff']
+)
 def test_no_other_path_is_public(app, path):
     assert ask(app, path).status_int == 401
 

@@ -12,20 +12,24 @@ from tests.unit.api.conftest import fault
 
 def behind(answer):
     """What comes through when a layer answers like this."""
+
     @webob.dec.wsgify
     def layer(request):
         if isinstance(answer, Exception) and not isinstance(answer, webob.Response):
             raise answer
         return answer
-    return webob.Request.blank('/').get_response(
-        faults.FaultsMiddleware.factory({})(layer))
+
+    return webob.Request.blank('/').get_response(faults.FaultsMiddleware.factory({})(layer))
 
 
-@pytest.mark.parametrize('error, status, word', [
-    (webob.exc.HTTPRequestEntityTooLarge('Larger than (%s).'), 413, 'too large'),
-    (webob.exc.HTTPServiceUnavailable('keystone.internal:5000'), 503, 'try again later'),
-    (webob.exc.HTTPBadGateway('<b>nginx</b>'), 502, '502 Bad Gateway'),
-])
+@pytest.mark.parametrize(
+    'error, status, word',
+    [
+        (webob.exc.HTTPRequestEntityTooLarge('Larger than (%s).'), 413, 'too large'),
+        (webob.exc.HTTPServiceUnavailable('keystone.internal:5000'), 503, 'try again later'),
+        (webob.exc.HTTPBadGateway('<b>nginx</b>'), 502, '502 Bad Gateway'),
+    ],
+)
 def test_a_refusal_is_put_into_a_sentence(error, status, word):
     answer = behind(error)
     assert answer.status_int == status

@@ -21,7 +21,8 @@ def switch(tmp_path):
 @pytest.fixture
 def app(switch):
     wrap = healthcheck.HealthcheckMiddleware.factory(
-        {}, path='/healthcheck', backends='disable_by_file', disable_by_file_path=str(switch))
+        {}, path='/healthcheck', backends='disable_by_file', disable_by_file_path=str(switch)
+    )
     return wrap(api)
 
 
