@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cleans what a guest had: the steps that its driver declares, then the operator's scripts."""
+"""Cleans handles after use: steps that the driver declares, then scripts of the operator."""
 
 import functools
 import os
@@ -18,27 +18,38 @@ from oslo_log import log
 
 from cyborg import errors, objects
 from cyborg.accelerator import cleaning, driver, pci
-from cyborg.agent.drivers import Guard
+from cyborg.agent.driver_guard import Guard
 from cyborg.objects import Cleaning
 
 LOG = log.getLogger(__name__)
 
-#: Names of scripts. What editors and packagers leave beside them is none.
+#: Names of scripts; files that editors and package managers leave behind are not run.
 SCRIPT = re.compile(r'\d\d-[A-Za-z0-9_.-]+')
-LEFT_BEHIND = ('.bak', '.orig', '.swp', '.rpmnew', '.rpmsave', '.rpmorig', '.dpkg-old',
-               '.dpkg-new', '.dpkg-dist')
-#: What a script finds in its environment beside what it is about.
-ENVIRONMENT = {'PATH': '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
-               'LANG': 'C.UTF-8'}
+LEFT_BEHIND = (
+    '.bak',
+    '.orig',
+    '.swp',
+    '.rpmnew',
+    '.rpmsave',
+    '.rpmorig',
+    '.dpkg-old',
+    '.dpkg-new',
+    '.dpkg-dist',
+)
+#: The environment of a script, apart from the CYBORG_ variables.
+ENVIRONMENT = {
+    'PATH': '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
+    'LANG': 'C.UTF-8',
+}
 LONGEST_OUTPUT = 64 * 1024
-LAST_LINES = 5  #: of what a script said are told when it fails
+LAST_LINES = 5  #: of the output of a script are part of the error when it fails
 LONGEST_LINE = 200
 
 Act = Callable[[], None]
 
 
 class Cleaner:
-    """Cleans handles of one host as its options, or the task, say."""
+    """Cleans handles of one host as its options or the task demand."""
 
     def __init__(self, conf: cfg.ConfigOpts, hostname: str) -> None:
         self._conf = conf.cleaning
@@ -46,26 +57,29 @@ class Cleaner:
         self._require_known(conf)
 
     def level_of(self, driver_name: str, steps: Sequence[cleaning.Step]) -> Cleaning:
-        """How handles are cleaned whose driver has these steps for them.
+        """Return the level at which handles with these steps are cleaned.
 
-        Where nothing can be done at the configured level, and nothing is required, that is none.
+        This is NONE if there is neither a step nor a script for the configured level, and
+        cleaning is not required.
         """
         level = self._level(driver_name)
         if level == Cleaning.NONE or self._is_required(driver_name):
             return level
         has_steps = any(step.is_part_of(level) for step in steps)
-        return (level if has_steps or os.path.isdir(self._directory(driver_name))
-                else Cleaning.NONE)
+        return level if has_steps or os.path.isdir(self._directory(driver_name)) else Cleaning.NONE
 
     def clean(self, guard: Guard, task: objects.Task) -> list[objects.Step]:
-        """Do the steps of the task's level and run the scripts; returns how each ended.
+        """Perform the steps of the task's level and run the scripts; returns their results.
 
-        The first that fails ends it with CleaningFailed, unless cleaning is not required: then
-        the failure is noted in the step, and the rest is done, too.
+        Raises CleaningFailed after the first failure if cleaning is required. If it is not, the
+        result of the step has the error, and the remaining steps follow.
         """
         level = Cleaning(task.cleaning or self._level(guard.name))
-        is_required = (self._is_required(guard.name) if task.is_cleaning_required is None
-                       else task.is_cleaning_required)
+        is_required = (
+            self._is_required(guard.name)
+            if task.is_cleaning_required is None
+            else task.is_cleaning_required
+        )
         done: list[objects.Step] = []
         if level == Cleaning.NONE:
             return done
@@ -76,28 +90,32 @@ class Cleaner:
                 continue
             if is_required:
                 raise _failure(step, done)
-            LOG.warning('Handle %s of %s was not cleaned by %s, which is not required: %s',
-                        task.handle.uuid, task.device_key, name, step.error)
+            LOG.warning(
+                'Handle %s of %s was not cleaned by %s; cleaning is not required: %s',
+                task.handle.uuid,
+                task.device_key,
+                name,
+                step.error,
+            )
         if not done and is_required:
             raise errors.CleaningFailed(
                 f'Cleaning is required at the level {level}, but the driver {guard.name} has no '
                 f'step for this handle, and there is no script in '
-                f'{self._directory(guard.name)}.')
+                f'{self._directory(guard.name)}.'
+            )
         return done
 
     def versions(self, guard: Guard, task: objects.Task) -> dict[str, str]:
-        """What ran on a handle, for the record: of firmware and kernel driver what is told."""
+        """Return the known versions of firmware and kernel driver, for the record."""
         try:
             return guard.versions(task)
         except errors.CyborgError as error:
-            LOG.warning('The versions of %s are not known: %s', task.device_key,
-                        error.faultstring)
+            LOG.warning('The versions of %s are not known: %s', task.device_key, error.faultstring)
             return {}
 
-    def _acts(self, guard: Guard, task: objects.Task,
-              level: Cleaning) -> Iterator[tuple[str, Act]]:
+    def _acts(self, guard: Guard, task: objects.Task, level: Cleaning) -> Iterator[tuple[str, Act]]:
         for step in guard.steps_for(task.handle):
-            # other guests use what else is in the region
+            # other guests may still use functions of the same region
             if step.is_part_of(level) and (task.is_alone or step is not cleaning.BLANK):
                 yield step.name, functools.partial(self._do, guard, task, step)
         directory = self._directory(guard.name)
@@ -108,14 +126,16 @@ class Cleaner:
             return
         environment = self._environment(guard.name, task, level)
         for path in found:
-            yield f'{directory.name}/{path.name}', functools.partial(
-                self._run, path, environment)
+            yield f'{directory.name}/{path.name}', functools.partial(self._run, path, environment)
 
     def _do(self, guard: Guard, task: objects.Task, step: cleaning.Step) -> None:
         try:
-            guard.clean(task, step.name,
-                        task.deployable_name.removeprefix(f'{self._hostname}_'),
-                        self._conf.step_timeout)
+            guard.clean(
+                task,
+                step.name,
+                task.deployable_name.removeprefix(f'{self._hostname}_'),
+                self._conf.step_timeout,
+            )
         except errors.CyborgError as error:
             raise errors.DriverFailed(f'{error.faultstring} It needs {step.needs}.') from error
 
@@ -125,8 +145,7 @@ class Cleaner:
         _require_safe(path)
         run(path, environment, self._conf.script_timeout)
 
-    def _environment(self, driver_name: str, task: objects.Task,
-                     level: Cleaning) -> dict[str, str]:
+    def _environment(self, driver_name: str, task: objects.Task, level: Cleaning) -> dict[str, str]:
         return ENVIRONMENT | {
             'CYBORG_ADDRESS': pci.address_of(task.handle.info) or '',
             'CYBORG_HANDLE_UUID': task.handle.uuid,
@@ -153,27 +172,32 @@ class Cleaner:
         for option in ('driver_levels', 'driver_required'):
             if unknown := sorted(self._conf[option].keys() - known):
                 raise errors.ConfigError(
-                    why=f'[cleaning] {option} names {unknown[0]}, which is no driver; known '
-                        f'drivers: {", ".join(sorted(known))}.')
+                    why=f'[cleaning] {option} names {unknown[0]}, which is not a driver; known '
+                    f'drivers: {", ".join(sorted(known))}.'
+                )
 
 
 def scripts(directory: Path) -> list[Path]:
-    """The scripts of a directory, in the order in which they are run; none if it is not there."""
+    """Return the scripts of a directory in the order of their names; none if it does not exist."""
     try:
         names = sorted(os.listdir(directory))
     except FileNotFoundError:
         return []
-    return [directory / name for name in names
-            if SCRIPT.fullmatch(name) and not name.endswith(LEFT_BEHIND)]
+    return [
+        directory / name
+        for name in names
+        if SCRIPT.fullmatch(name) and not name.endswith(LEFT_BEHIND)
+    ]
 
 
 def _refuse(directory: Path, error: OSError) -> None:
     raise errors.CleaningFailed(
-        f'{directory} cannot be read: {error.strerror or error}.') from error
+        f'{directory} cannot be read: {error.strerror or error}.'
+    ) from error
 
 
 def _require_safe(path: Path) -> None:
-    """Raise CleaningFailed for what another user may have written."""
+    """Raise CleaningFailed if another user could have written the file."""
     status = os.lstat(path)
     is_script = SCRIPT.fullmatch(path.name) is not None
     wrong = None
@@ -190,31 +214,42 @@ def _require_safe(path: Path) -> None:
 
 
 def run(path: Path, environment: Mapping[str, str], seconds: float) -> None:
-    """Run a script to its end. What it leaves running is killed, as it is itself at the limit."""
+    """Run a script. It is killed after ``seconds``; processes that it leaves are killed, too."""
     with tempfile.TemporaryFile() as output:
         try:
-            # a group of its own, so that all that it starts can be found
+            # its own process group, so that killpg() finds everything it starts
             process = subprocess.Popen(
-                [path], cwd='/', env=dict(environment), stdin=subprocess.DEVNULL, stdout=output,
-                stderr=subprocess.STDOUT, start_new_session=True)
+                [path],
+                cwd='/',
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         except OSError as error:
             raise errors.CleaningFailed(
-                f'{path} does not run: {error.strerror or error}.') from error
+                f'{path} cannot be run: {error.strerror or error}.'
+            ) from error
         is_ended = _wait(process.pid, seconds)
-        # not yet waited for, its id is nobody else's
+        # before wait(), so the kernel has not reused the process id
         os.killpg(process.pid, signal.SIGKILL)
         code = process.wait()
         if is_ended and code == 0:
             return
-        how = (f'did not end within {seconds:g} seconds' if not is_ended
-               else f'ended with {code}' if code > 0
-               else f'was ended by signal {-code}')
+        how = (
+            f'did not end within {seconds:g} seconds'
+            if not is_ended
+            else f'ended with {code}'
+            if code > 0
+            else f'was ended by signal {-code}'
+        )
         said = _last_lines(output.fileno())
         raise errors.CleaningFailed(f'{path} {how}{f": {said}" if said else "."}')
 
 
 def _wait(process: int, seconds: float) -> bool:
-    """Has a process ended in time? It still has to be waited for."""
+    """Return whether a process ends within ``seconds``. The caller still has to reap it."""
     file = os.pidfd_open(process)
     try:
         return bool(select.select([file], [], [], seconds)[0])
@@ -226,8 +261,10 @@ def _last_lines(file: int) -> str:
     size = os.fstat(file).st_size
     text = os.pread(file, LONGEST_OUTPUT, max(size - LONGEST_OUTPUT, 0))
     lines = text.decode(errors='replace').replace('\0', '\ufffd').split('\n')
-    return ' / '.join(line.strip()[:LONGEST_LINE] for line in [
-        each for each in lines if each.strip()][-LAST_LINES:])
+    return ' / '.join(
+        line.strip()[:LONGEST_LINE]
+        for line in [each for each in lines if each.strip()][-LAST_LINES:]
+    )
 
 
 def _timed(name: str, act: Act) -> objects.Step:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says that an agent lives, whatever else it waits for."""
+"""Sends the heartbeats of an agent."""
 
 import threading
 from collections.abc import Callable
@@ -7,11 +7,15 @@ from collections.abc import Callable
 import oslo_messaging as messaging
 from oslo_log import log
 
+from cyborg import backoff
+
 LOG = log.getLogger(__name__)
+
+LONGEST_PAUSE = 8.0  #: seconds before the next attempt while heartbeats fail
 
 
 class Heartbeat:
-    """A thread of its own: neither a driver nor Placement can delay it."""
+    """Sends heartbeats from its own thread, so that no driver and no slow Placement delays them."""
 
     def __init__(self, name: str, interval: float, beat: Callable[[], None]) -> None:
         self._interval = interval
@@ -23,17 +27,24 @@ class Heartbeat:
         self._thread.start()
 
     def stop(self) -> None:
-        """Send no more."""
+        """Send no more heartbeats."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:
-        pause = self._interval
-        while not self._stopping.wait(pause):
+        failures = 0
+        while not self._stopping.wait(self._pause(failures)):
             try:
                 self._beat()
-                pause = self._interval
+                failures = 0
             except messaging.MessagingException as error:
-                pause = min(1.0, self._interval)  # sending itself is tried at growing intervals
+                failures += 1
                 LOG.warning('Could not send a heartbeat: %s', error)
+
+    def _pause(self, failures: int) -> float:
+        """Return the seconds until the next heartbeat. After a failure it is sent soon, so that
+        the agent does not count as down for longer than the broker was."""
+        if not failures:
+            return self._interval
+        return backoff.pause(failures, min(LONGEST_PAUSE, self._interval))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hearing of devices that come and go. An event only wakes the agent, which then looks itself."""
+"""Listens for devices that are added or removed. An event only wakes the agent, which then
+discovers all devices of the host."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 import pyudev
@@ -10,51 +11,56 @@ from oslo_log import log as logging
 
 LOG = logging.getLogger(__name__)
 
-#: Where devices that some driver cares about come and go.
-SUBSYSTEMS = ('pci', 'mdev', 'ptp', 'timecard', 'fpga_region', 'fpga', 'nvme', 'dsa')
-
 
 @dataclasses.dataclass(frozen=True)
-class Event:
-    """Something happened to a device; what, is for the log."""
+class UdevEvent:
+    """A device was added, removed or changed. The agent only logs which one."""
 
     action: str
     subsystem: str
     device: str
 
 
-#: Stands for all that was not heard.
-LOST = Event('change', 'any', 'any')
+#: Stands for events that were lost.
+LOST = UdevEvent('change', 'any', 'any')
 
-OnEvent = Callable[[Event], None]
+OnEvent = Callable[[UdevEvent], None]
 
 
 class Monitor(Protocol):
-    """What a simulated host offers too."""
+    """Calls a function for each event. A simulated host has its own monitor."""
 
     def start(self) -> None:
-        """Call back from now on, in a thread of its own."""
+        """Call the function from now on, in a thread of its own."""
 
     def stop(self) -> None:
-        """No call comes after this."""
+        """Stop calling the function."""
 
 
 class UdevMonitor:
-    """The kernel's own events: they need no udev daemon, and come a little earlier."""
+    """Listens to the kernel's own events: they need no udev daemon, and arrive a little earlier
+    than those of the daemon."""
 
-    def __init__(self, on_event: OnEvent) -> None:
+    def __init__(self, on_event: OnEvent, subsystems: Collection[str]) -> None:
         self._on_event = on_event
+        self._subsystems = sorted(subsystems)
         self._observer: _Observer | None = None
 
     def start(self) -> None:
-        """Listen; where that is impossible say so, once: the timer finds everything later."""
+        """Listen to the subsystems. If that is impossible, log a warning: the regular rounds of
+        the agent find everything later."""
+        if not self._subsystems:
+            return  # without a filter the kernel would send the events of all subsystems
         try:
-            listener = _listen()
+            listener = _listen(self._subsystems)
         except (ImportError, OSError) as error:
-            LOG.warning('udev is not available (%s): changes of the hardware are found by the '
-                        'regular rounds only, see [agent] resync_interval.', error)
+            LOG.warning(
+                'udev is not available (%s): changes of the hardware are found by the '
+                'regular rounds only, see [agent] resync_interval.',
+                error,
+            )
             return
-        self._observer = _Observer(listener, self._on_event)
+        self._observer = _Observer(listener, self._on_event, self._subsystems)
         self._observer.start()
 
     def stop(self) -> None:
@@ -64,11 +70,15 @@ class UdevMonitor:
 
 
 class _Observer(pyudev.MonitorObserver):
-    """Listens in a thread that outlives a flood of events: a deaf agent would go unnoticed."""
+    """Listens in a thread that continues after the socket has overflowed. pyudev's own thread
+    would end, and only the regular rounds would find changes."""
 
-    def __init__(self, listener: pyudev.Monitor, on_event: OnEvent) -> None:
+    def __init__(
+        self, listener: pyudev.Monitor, on_event: OnEvent, subsystems: Collection[str]
+    ) -> None:
         super().__init__(listener, callback=self._pass_on, name='udev')
         self._on_event = on_event
+        self._subsystems = subsystems
 
     def run(self) -> None:
         while True:
@@ -76,24 +86,24 @@ class _Observer(pyudev.MonitorObserver):
                 super().run()
                 return
             except OSError as error:
-                # more events than the socket holds; what they were, a look at the host tells
-                LOG.warning('Events of devices were lost (%s): looking at all of them.', error)
-                self.monitor = _listen()
-                self._tell(LOST)
+                # there were more events than the socket holds
+                LOG.warning('Events of devices were lost (%s): discovering all devices.', error)
+                self.monitor = _listen(self._subsystems)
+                self._notify(LOST)
 
     def _pass_on(self, device: Any) -> None:
-        self._tell(Event(device.action, device.subsystem, device.sys_name))
+        self._notify(UdevEvent(device.action, device.subsystem, device.sys_name))
 
-    def _tell(self, event: Event) -> None:
+    def _notify(self, event: UdevEvent) -> None:
         try:
             self._on_event(event)
         except Exception:
-            LOG.exception('%s could not be passed on.', event)
+            LOG.exception('The agent could not be woken for %s.', event)
 
 
-def _listen() -> pyudev.Monitor:
+def _listen(subsystems: Collection[str]) -> pyudev.Monitor:
     monitor = pyudev.Monitor.from_netlink(pyudev.Context(), source='kernel')
-    for subsystem in SUBSYSTEMS:
+    for subsystem in subsystems:
         monitor.filter_by(subsystem)
     monitor.start()
     return monitor

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images on the disk of a host: in private files while they are used, in a cache afterwards."""
+"""Image files on a host: private files while an image is loaded, and a cache."""
 
 import contextlib
 import glob
@@ -20,10 +20,10 @@ LOG = log.getLogger(__name__)
 
 
 class Files:
-    """Private files of one host. Whatever an agent left that was killed is removed at start.
+    """Private files and the cache of one host. The constructor removes files of a killed agent.
 
-    An image enters and leaves the cache as a hard link, which happens at once or not at all, and
-    what takes it from there has a link of its own, which no eviction removes.
+    Images enter and leave the cache as hard links, which is atomic. A user of a cached image has
+    its own link, so that evicting the image does not take the file away.
     """
 
     def __init__(self, directory: Path, hostname: str, bound: int) -> None:
@@ -31,13 +31,14 @@ class Files:
         self._prefix = f'bitstream-{hostname}-'
         self._cache = directory / f'images-{hostname}'
         self._lock = threading.Lock()
-        self._turns: weakref.WeakValueDictionary[str, threading.Lock] = (
-            weakref.WeakValueDictionary())
-        #: where private files are made; None: wherever the system has them
+        self._image_locks: weakref.WeakValueDictionary[str, threading.Lock] = (
+            weakref.WeakValueDictionary()
+        )
+        #: directory of private files; None: the default of tempfile
         self._place = self._cache if bound else directory if directory.is_dir() else None
         for place in (directory, self._cache):
             for left in place.glob(f'{glob.escape(self._prefix)}*'):
-                if '-' not in left.name.removeprefix(self._prefix):  # else: a host compute1-b's
+                if '-' not in left.name.removeprefix(self._prefix):  # else it is of host compute1-b
                     left.unlink(missing_ok=True)
         if bound:
             self._open_cache()
@@ -45,20 +46,20 @@ class Files:
             shutil.rmtree(self._cache, ignore_errors=True)
 
     def is_cached(self, size: int) -> bool:
-        """Whether an image of this size is kept after its use."""
+        """Return whether an image of this size is kept in the cache after use."""
         return size <= self._bound
 
     @contextlib.contextmanager
-    def turn(self, name: str) -> Iterator[None]:
-        """Lets one thread at a time fetch an image, so that others find it in the cache."""
+    def lock(self, name: str) -> Iterator[None]:
+        """Let one thread at a time fetch an image, so that the next finds it in the cache."""
         with self._lock:
-            lock = self._turns.setdefault(name, threading.Lock())
+            lock = self._image_locks.setdefault(name, threading.Lock())
         with lock:
             yield
 
     @contextlib.contextmanager
     def new(self, size: int) -> Iterator[Path]:
-        """A private file to be written; it is removed if that fails."""
+        """Yield a new private file, which is removed if the context raises."""
         if self._bound:
             self._make_room(size)
         handle, name = tempfile.mkstemp(prefix=self._prefix, dir=self._place)
@@ -76,13 +77,13 @@ class Files:
             raise
 
     def take(self, name: str) -> Path | None:
-        """Returns a private link to an image in the cache, which the caller removes."""
+        """Return a private link to a cached image, which the caller removes, or None."""
         link = self._cache / f'{self._prefix}{secrets.token_hex(8)}'
         try:
             os.link(self._cache / name, link)
-            os.utime(self._cache / name)  # the time of its last use
+            os.utime(self._cache / name)  # records the time of its last use
         except FileNotFoundError:
-            return link if link.exists() else None  # evicted after it was linked, or before
+            return link if link.exists() else None  # evicted after or before it was linked
         except OSError as error:
             LOG.warning('The cache of images cannot be used: %s', error)
             link.unlink(missing_ok=True)
@@ -90,7 +91,7 @@ class Files:
         return link
 
     def keep(self, name: str, path: Path) -> None:
-        """Put an image into the cache; the least recently used ones make room for it."""
+        """Put an image into the cache, and evict the least recently used ones if it is full."""
         try:
             with self._lock:
                 self._shrink(self._bound - path.stat().st_size)
@@ -111,10 +112,11 @@ class Files:
         except OSError as error:
             raise errors.ConfigError(
                 why=f'[agent] bitstream_cache_size is set, but {self._cache} cannot be used: '
-                    f'{error.strerror}.') from error
+                f'{error.strerror}.'
+            ) from error
 
     def _make_room(self, size: int) -> None:
-        """A full disk is no reason to fail as long as the cache has a share in it."""
+        """Evict cached images if the disk has not enough free space."""
         lacking = size - shutil.disk_usage(self._cache).free
         if lacking > 0:
             with self._lock:
@@ -130,7 +132,7 @@ class Files:
             total -= size
 
     def _entries(self) -> list[tuple[int, int, Path]]:
-        """When each image of the cache was last used, its size and its place, in this order."""
+        """Return (time of last use, size, path) of each cached image, least recently used first."""
         found = []
         for path in self._cache.iterdir():
             if not path.name.startswith(self._prefix):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the image in Glance that a request is for: by its id, its name, or what it does."""
+"""Finds the image in Glance that a request asks for, by id, name or function."""
 
 import re
 import uuid
@@ -10,41 +10,47 @@ from typing import Any
 from cyborg import errors
 from cyborg.clients.glance import Glance
 
-#: by what a request names an image, and the properties of images in which that is looked for
+#: key in a request -> the properties of images that are searched for its value
 PROPERTIES = {
     'bitstream_name': ('name', 'bs-name'),
     'function_id': ('function_uuid', 'accel:function_id'),
     'function_name': ('function_name', 'accel:function_name'),
 }
 KEYS = ('bitstream_id', *PROPERTIES)
-LABELS = {'bitstream_id': '{}', 'bitstream_name': 'named {}', 'function_id': 'of function {}',
-          'function_name': 'of function {}'}
+LABELS = {
+    'bitstream_id': '{}',
+    'bitstream_name': 'named {}',
+    'function_id': 'of function {}',
+    'function_name': 'of function {}',
+}
 #: the namespace of these keys in device profiles and in the properties of images
 NAMESPACE = 'accel:'
-#: formats of disks: a VM image names by the same properties what its servers need
+#: formats of VM images, which have the same properties for what their servers need
 DISKS = frozenset({'aki', 'ami', 'ari', 'iso', 'ploop', 'qcow2', 'vdi', 'vhd', 'vhdx', 'vmdk'})
-#: how much of a foreign text is shown in a sentence, and how many images
+#: characters of a foreign text, and number of images, that an error shows
 SHOWN, NAMED = 64, 10
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """An image to be loaded, and what it must not contradict."""
+class WantedImage:
+    """An image to load, and the facts of the deployable that it must match."""
 
     #: one of bitstream_id, bitstream_name, function_id, function_name
     image: Mapping[str, str]
     vendor: str | None = None
     boards: Sequence[str] = ()
     region_types: Sequence[str] = ()
-    #: who must be able to see it; None: an administrator chose it
+    #: the project that must be able to see it; None: an administrator chose it
     project_id: str | None = None
     request_id: str | None = None
 
     def __post_init__(self) -> None:
         if len(self.image) != 1 or not set(self.image) <= set(KEYS):
             raise errors.ImageRefused(
-                image='of this request', why=f'it is named by {", ".join(self.image) or "nothing"}'
-                f' instead of exactly one of {", ".join(KEYS)}.')
+                image='of this request',
+                why=f'it is named by {", ".join(self.image) or "nothing"}'
+                f' instead of exactly one of {", ".join(KEYS)}.',
+            )
         if not self.value.strip():
             raise errors.ImageRefused(image='of this request', why=f'its {self.key} is empty.')
 
@@ -58,12 +64,12 @@ class Wanted:
 
     @property
     def label(self) -> str:
-        """What the image is called in sentences before it is found."""
+        """The name of the image in errors, before it is found."""
         return LABELS[self.key].format(self.value[:SHOWN])
 
 
-def find(glance: Glance, wanted: Wanted) -> dict[str, Any]:
-    """Returns the image that is wanted, or raises ImageRefused, which says why there is none."""
+def find(glance: Glance, wanted: WantedImage) -> dict[str, Any]:
+    """Return the wanted image. Raises ImageRefused if there is none, or more than one."""
     if wanted.key == 'bitstream_id':
         return _by_id(glance, wanted)
     try:
@@ -71,75 +77,107 @@ def find(glance: Glance, wanted: Wanted) -> dict[str, Any]:
     except errors.BadRequest as error:
         raise errors.ImageRefused(image=wanted.label, why=error.faultstring) from error
     usable = [image for image in found if _is_offered(glance, image, wanted)]
-    fitting = _preferred(
-        [image for image in usable if not contradiction(image, wanted)], wanted)
+    fitting = _preferred([image for image in usable if not contradiction(image, wanted)], wanted)
     if not fitting and usable:
         raise errors.ImageRefused(
-            image=wanted.label, why='none that Glance has fits: ' + ' '.join(
-                f'{image["id"]}: {contradiction(image, wanted)}' for image in usable[:NAMED]))
+            image=wanted.label,
+            why='no image in Glance matches the deployable: '
+            + ' '.join(
+                f'{image["id"]}: {contradiction(image, wanted)}' for image in usable[:NAMED]
+            ),
+        )
     if not fitting:
         raise errors.ImageRefused(
-            image=wanted.label, why='Glance has no active image whose '
-            f'{" or ".join(PROPERTIES[wanted.key])} is that'
-            + (f' and that project {wanted.project_id} owns, has accepted or that is public.'
-               if wanted.project_id else '.'))
+            image=wanted.label,
+            why='Glance has no active image whose '
+            f'{" or ".join(PROPERTIES[wanted.key])} has this value'
+            + (
+                f' and that is public, owned by project {wanted.project_id} or accepted by it.'
+                if wanted.project_id
+                else '.'
+            ),
+        )
     if len(fitting) > 1:
         names = ', '.join(image['id'] for image in fitting[:NAMED])
         raise errors.ImageRefused(
-            image=wanted.label, why=f'{len(fitting)} images are: {names}. Name one by its '
-            'bitstream_id, or remove the property from the others.')
+            image=wanted.label,
+            why=f'{len(fitting)} images match: {names}. Ask for one of them by '
+            'bitstream_id, or remove the property from the others.',
+        )
     return fitting[0]
 
 
 def identity(value: str, label: str) -> str:
-    """Returns an id as Glance has it; anything else would become part of a path."""
+    """Return an id in Glance's form. Raises ImageRefused for other text, which would become part
+    of a URL path."""
     try:
         return str(uuid.UUID(value))
     except ValueError:
+        raise errors.ImageRefused(image=label, why='its id is not a UUID.') from None
+
+
+def request_of(image: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the properties of a VM image ask for, with the keys of WantedImage.image."""
+    label = f'for servers of image {image["id"]}'
+    known = {NAMESPACE + key for key in KEYS}
+    if unknown := sorted(
+        name for name in image if name.startswith(NAMESPACE) and name not in known
+    ):
         raise errors.ImageRefused(
-            image=label, why='its id is not a UUID, as all ids of images are.') from None
-
-
-def requested(image: Mapping[str, Any]) -> dict[str, str]:
-    """Returns what the properties of a VM image ask for, with the keys of Wanted."""
+            image=label,
+            why=f'the properties {", ".join(unknown)[:SHOWN]} of that image are not known; known '
+            f'are {", ".join(NAMESPACE + key for key in KEYS)}.',
+        )
     asked = {key: str(image[NAMESPACE + key]) for key in KEYS if image.get(NAMESPACE + key)}
     if len(asked) > 1:
         raise errors.ImageRefused(
-            image=f'for servers of image {image["id"]}',
+            image=label,
             why=f'that image has the properties {", ".join(NAMESPACE + key for key in asked)}; '
-                'only one of them can be followed.')
+            'only one of them is allowed.',
+        )
     return asked
 
 
-def contradiction(image: Mapping[str, Any], wanted: Wanted) -> str | None:
-    """Where the image's own description says that it is for something else."""
+def contradiction(image: Mapping[str, Any], wanted: WantedImage) -> str | None:
+    """Return which property of the image does not match the deployable, or None."""
     makers = [wanted.vendor, *(board.split()[0] for board in wanted.boards if board.strip())]
-    boards = [*wanted.boards, *(board.partition(' ')[2] for board in wanted.boards),
-              *(f'{wanted.vendor}:{board}' for board in wanted.boards)]
-    for name, present in (('vendor', makers), ('board', boards),
-                          ('region_uuid', wanted.region_types)):
+    boards = [
+        *wanted.boards,
+        *(board.partition(' ')[2] for board in wanted.boards),
+        *(f'{wanted.vendor}:{board}' for board in wanted.boards),
+    ]
+    for name, present in (
+        ('vendor', makers),
+        ('board', boards),
+        ('region_uuid', wanted.region_types),
+    ):
         described = image.get(name)
-        # what is not known of the deployable is for its driver to judge
+        # if the fact is unknown here, the driver checks it
         if described and any(present) and _plain(described) not in map(_plain, present):
             known = ', '.join(dict.fromkeys(filter(None, present)))
             return f'its {name} is {str(described)[:SHOWN]}; the deployable has {known}.'
     return None
 
 
-def stranger(glance: Glance, image: Mapping[str, Any], project: str | None,
-             request_id: str | None) -> str | None:
-    """Why a project may not use an image."""
+def why_not_usable(
+    glance: Glance, image: Mapping[str, Any], project: str | None, request_id: str | None
+) -> str | None:
+    """Return why a project may not use an image, or None if it may."""
     visibility = image.get('visibility')
-    if (project is None or visibility in ('public', 'community')
-            or image.get('owner') == project
-            or visibility == 'shared' and project in glance.members(image['id'], request_id)):
+    if (
+        project is None
+        or visibility in ('public', 'community')
+        or image.get('owner') == project
+        or visibility == 'shared'
+        and project in glance.members(image['id'], request_id)
+    ):
         return None
-    return f'project {project} does not see it.'
+    return f'project {project} cannot see it.'
 
 
-def _by_id(glance: Glance, wanted: Wanted) -> dict[str, Any]:
+def _by_id(glance: Glance, wanted: WantedImage) -> dict[str, Any]:
     image = glance.image(identity(wanted.value, wanted.label), wanted.request_id)
-    why = stranger(glance, image, wanted.project_id, wanted.request_id)
+    why = why_not_usable(glance, image, wanted.project_id, wanted.request_id)
     if not why and image.get('status') != 'active':
         why = f'it is {image.get("status")}, not active.'
     if why := why or contradiction(image, wanted):
@@ -147,47 +185,54 @@ def _by_id(glance: Glance, wanted: Wanted) -> dict[str, Any]:
     return image
 
 
-def _by_property(glance: Glance, wanted: Wanted) -> list[dict[str, Any]]:
-    """Glance compares exactly, so every spelling is a question of its own."""
+def _by_property(glance: Glance, wanted: WantedImage) -> list[dict[str, Any]]:
+    """Search for each spelling of the value, since Glance compares exactly."""
     is_id = wanted.key == 'function_id'
     spellings = _spellings(wanted.value) if is_id else [wanted.value]
     found = {
         image['id']: image
-        for name in PROPERTIES[wanted.key] for spelling in spellings
+        for name in PROPERTIES[wanted.key]
+        for spelling in spellings
         for image in glance.search({'status': 'active', name: spelling}, wanted.request_id)
-        # some databases ignore case, and "in:" is an operator in the name of an image
-        if image.get('status') == 'active' and _is_same(image.get(name), spelling, is_id)}
-    return [image for _, image in sorted(found.items())
-            if str(image.get('disk_format')).lower() not in DISKS]
+        # some databases ignore case, and Glance reads "in:" in a name as an operator
+        if image.get('status') == 'active' and _is_same(image.get(name), spelling, is_id)
+    }
+    return [
+        image
+        for _, image in sorted(found.items())
+        if str(image.get('disk_format')).lower() not in DISKS
+    ]
 
 
 def _is_same(present: Any, wanted: str, is_id: bool) -> bool:
     return _plain(present) == _plain(wanted) if is_id else present == wanted
 
 
-def _is_offered(glance: Glance, image: Mapping[str, Any], wanted: Wanted) -> bool:
-    """Whether a project would find an image in its list, without having asked for it.
+def _is_offered(glance: Glance, image: Mapping[str, Any], wanted: WantedImage) -> bool:
+    """Return whether a project finds an image in its own list.
 
-    Anybody can make a community image, or share one with a project, and give it the name of
-    another image: these count if they are named by their id, or were accepted.
+    Any user can create a community image, or share one with a project, under the name of another
+    image. Such images are used only if the request has their id, or the project accepted them.
     """
     if wanted.project_id is None or image.get('visibility') == 'public':
         return True
     if image.get('owner') == wanted.project_id:
         return True
-    return (image.get('visibility') == 'shared' and
-            glance.members(image['id'], wanted.request_id).get(wanted.project_id) == 'accepted')
+    return (
+        image.get('visibility') == 'shared'
+        and glance.members(image['id'], wanted.request_id).get(wanted.project_id) == 'accepted'
+    )
 
 
-def _preferred(images: list[dict[str, Any]], wanted: Wanted) -> list[dict[str, Any]]:
-    """A VM image may have the properties in our namespace too, never those without it."""
+def _preferred(images: list[dict[str, Any]], wanted: WantedImage) -> list[dict[str, Any]]:
+    """Prefer images that have the property without namespace, which VM images never have."""
     if wanted.key == 'bitstream_name':
         return images
     return [image for image in images if image.get(PROPERTIES[wanted.key][0])] or images
 
 
 def _spellings(given: str) -> list[str]:
-    """An id as given, and with and without dashes and capitals."""
+    """Return an id as given, with and without dashes, in lower and upper case."""
     try:
         known = uuid.UUID(given)
         forms = [str(known), known.hex]
@@ -197,5 +242,5 @@ def _spellings(given: str) -> list[str]:
 
 
 def _plain(name: Any) -> str:
-    """A name as one compares it: 0x8086 is 8086, a uuid needs no dashes."""
+    """Return a name in the form used for comparison: without 0x, dashes and upper case."""
     return re.sub('[^0-9a-z]', '', str(name).lower().removeprefix('0x'))

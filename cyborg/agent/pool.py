@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where an agent's work runs: one job at a time on a card, several cards side by side."""
+"""The thread pool of an agent: one job at a time per card, several cards in parallel."""
 
 import collections
 import concurrent.futures
@@ -16,33 +16,34 @@ Job = Callable[[], None]
 
 
 class Pool(Protocol):
-    """Where jobs run."""
+    """Runs jobs."""
 
-    def submit(self, card: Hashable, delay: float, job: Callable[..., None],
-               *arguments: Any) -> None:
-        """Run a job, not before so many seconds have passed, and never beside another job of
-        the same card."""
+    def submit(
+        self, card: Hashable, delay: float, job: Callable[..., None], *arguments: Any
+    ) -> None:
+        """Run a job after ``delay`` seconds, and never in parallel with another of its card."""
 
     def stop(self) -> None:
-        """Finish the jobs that run, and drop those that wait."""
+        """Return when running jobs have ended; waiting jobs are dropped."""
 
 
 class Threads:
-    """So many threads, and timers for jobs that must wait.
+    """A pool of ``count`` threads, and timers for delayed jobs.
 
-    A card uses one thread at most, however many jobs it has, so that one that hangs leaves the
-    other threads to its neighbours.
+    A card uses one thread at most, however many jobs it has, so that a card that hangs does not
+    block the others.
     """
 
     def __init__(self, count: int) -> None:
         self._lock = threading.Lock()
         self._is_stopping = False
-        #: cards with a job that runs, or waits for a thread -> the jobs that follow it
+        #: card whose job runs or waits for a thread -> the jobs that follow it
         self._following: dict[Hashable, collections.deque[Job]] = {}
         self._threads = concurrent.futures.ThreadPoolExecutor(count, thread_name_prefix='work')
 
-    def submit(self, card: Hashable, delay: float, job: Callable[..., None],
-               *arguments: Any) -> None:
+    def submit(
+        self, card: Hashable, delay: float, job: Callable[..., None], *arguments: Any
+    ) -> None:
         if delay:
             timer = threading.Timer(delay, self.submit, [card, 0.0, job, *arguments])
             timer.daemon = True
@@ -64,7 +65,7 @@ class Threads:
         with self._lock:
             following = self._following[card]
             if following and not self._is_stopping:
-                # behind the jobs of other cards that wait for a thread
+                # queued behind the waiting jobs of other cards
                 self._threads.submit(self._run, card, following.popleft())
             else:
                 del self._following[card]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether nova-compute can rely on the agent, as os_acc asks it."""
+"""Whether the agent is ready for nova-compute, which asks through os_acc."""
 
 import contextlib
 import threading
@@ -9,36 +9,38 @@ import oslo_messaging as messaging
 
 from cyborg import errors, objects
 
-#: why the agent is not ready before its first round has ended
-NOT_YET = 'It has not looked at its devices yet.'
-UNDER_WAY = 'It is looking at its devices.'
+#: the obstacle before the first round has ended
+NOT_YET = 'It has not discovered its devices yet.'
+UNDER_WAY = 'It is discovering its devices.'
 
 
 class Readiness:
-    """Written by the thread of the inventory, read by any other.
+    """Written by the inventory thread, read by any thread.
 
-    The agent is ready when every driver has answered one look, everything that can be published
-    is published, and no round is under way. A compute node that Placement does not know is no
-    obstacle: nova-compute creates it after it has asked whether the agent is ready.
+    The agent is ready when every driver has answered once, everything that can be published is
+    published, and no round is in progress. A compute node that Placement does not know is no
+    obstacle, since nova-compute creates it after it has asked whether the agent is ready.
     """
 
     def __init__(self, drivers: Iterable[str]) -> None:
-        #: driver that has not answered a look yet -> its error
+        #: driver that has not answered yet -> its error
         self._unanswered: dict[str, str] = dict.fromkeys(drivers, NOT_YET)
         self._is_looking = False
         self._failure: str | None = NOT_YET
         self._lock = threading.Lock()
 
     def obstacle(self) -> str | None:
-        """Why the agent is not ready; None if it is."""
+        """Return why the agent is not ready, or None if it is."""
         with self._lock:
             if self._failure == NOT_YET:
                 return NOT_YET
             if self._is_looking:
                 return UNDER_WAY
             if self._unanswered:
-                return ' '.join(f'Driver {name} has not answered yet: {error}'
-                                for name, error in sorted(self._unanswered.items()))
+                return ' '.join(
+                    f'Driver {name} has not answered yet: {error}'
+                    for name, error in sorted(self._unanswered.items())
+                )
             return self._failure
 
     @property
@@ -47,7 +49,7 @@ class Readiness:
         return bool(self._unanswered)
 
     def note(self, drivers: Iterable[objects.Driver]) -> None:
-        """Take down how each driver answered a look."""
+        """Record which drivers have answered."""
         with self._lock:
             for driver in drivers:
                 if driver.status == objects.DriverStatus.OK:
@@ -57,10 +59,10 @@ class Readiness:
 
     @contextlib.contextmanager
     def round(self) -> Iterator[None]:
-        """Around a round of the inventory; its error passes."""
+        """Wrap a round of the inventory, and record its error, which is raised again."""
         with self._lock:
             self._is_looking = True
-        failure: str | None = 'Its last round failed; its log says why.'
+        failure: str | None = 'Its last discovery failed; see its log.'
         try:
             yield
             failure = None

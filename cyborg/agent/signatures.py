@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signatures of images, checked by cursive with certificates from a key manager (Barbican)."""
+"""Checks signatures of images with cursive and certificates from a key manager (Barbican)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ PROPERTIES = (CERTIFICATE, 'img_signature_hash_method', 'img_signature', 'img_si
 
 
 class Signatures:
-    """Says of an image whether its signature is right."""
+    """Makes a SignatureCheck for each image."""
 
     def __init__(self, glance: Glance | None, trusted: Sequence[str]) -> None:
         try:
@@ -25,33 +25,42 @@ class Signatures:
         except ImportError as error:
             raise errors.ConfigError(
                 why='[agent] verify_bitstream_signatures is true, but cursive cannot be imported '
-                    f'({error}): install openstack-cyborg[signatures].') from error
+                f'({error}): install cursive and castellan.'
+            ) from error
         self._signatures, self._certificates = signature_utils, certificate_utils
         self._glance = glance
         self._trusted = list(trusted)
 
-    def check(self, image: Mapping[str, Any]) -> 'Check':
-        """Returns a check that is fed with the data of an image."""
+    def check(self, image: Mapping[str, Any]) -> 'SignatureCheck':
+        """Return a check for an image. Raises ImageRefused if the image is not signed, or its
+        certificate is not trusted."""
         if missing := [name for name in PROPERTIES if not image.get(name)]:
             raise errors.ImageRefused(
-                image=image['id'], why=f'it is not signed: it has no {", ".join(missing)}.')
+                image=image['id'], why=f'it is not signed: it has no {", ".join(missing)}.'
+            )
         try:
             credentials = _Context(self._glance)
             if self._trusted:
                 self._certificates.verify_certificate(
-                    context=credentials, certificate_uuid=image[CERTIFICATE],
-                    trusted_certificate_uuids=self._trusted)
-            return Check(image['id'], self._signatures.get_verifier(
-                credentials, *(image[name] for name in PROPERTIES)))
-        except Exception as error:  # cursive's own, and those of each key manager
+                    context=credentials,
+                    certificate_uuid=image[CERTIFICATE],
+                    trusted_certificate_uuids=self._trusted,
+                )
+            return SignatureCheck(
+                image['id'],
+                self._signatures.get_verifier(credentials, *(image[name] for name in PROPERTIES)),
+            )
+        except Exception as error:  # cursive and each key manager have their own
             LOG.warning('The signature of image %s cannot be checked: %s', image['id'], error)
             raise errors.ImageRefused(
-                image=image['id'], why='its signature cannot be checked, or its certificate is '
-                'not trusted; the log of the agent says more.') from error
+                image=image['id'],
+                why='its signature cannot be checked, or its certificate is '
+                'not trusted; the log of the agent says more.',
+            ) from error
 
 
-class Check:
-    """One pass over the data of an image."""
+class SignatureCheck:
+    """Verifies the signature of one image, whose data is added piece by piece."""
 
     def __init__(self, image: str, verifier: Any) -> None:
         self._image = image
@@ -62,15 +71,17 @@ class Check:
 
     def verify(self) -> None:
         from cryptography.exceptions import InvalidSignature
+
         try:
             self._verifier.verify()
         except InvalidSignature as error:
             raise errors.ImageRefused(
-                image=self._image, why='its data does not have its signature.') from error
+                image=self._image, why='its data does not match its signature.'
+            ) from error
 
 
 class _Context(context.RequestContext):
-    """What castellan takes the credentials from: those of [glance]."""
+    """Gives castellan the credentials of [glance]."""
 
     def __init__(self, glance: Glance | None) -> None:
         super().__init__(overwrite=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Performs the tasks of a host, and tells the conductor how they ended."""
+"""Performs the tasks of a host and sends the results to the conductor."""
 
 import collections
 import itertools
@@ -11,87 +11,111 @@ from typing import Any
 import oslo_messaging as messaging
 from oslo_log import log
 
-from cyborg import context, errors, objects
-from cyborg.agent.bitstreams import Bitstreams, Wanted
+from cyborg import backoff, context, errors, metrics, objects, tracing
+from cyborg.agent.bitstreams import Bitstreams, WantedImage
 from cyborg.agent.cleaning import Cleaner
-from cyborg.agent.drivers import Guard
+from cyborg.agent.driver_guard import Guard
+from cyborg.agent.node_devices import NodeDevices
 from cyborg.agent.pool import Pool
 from cyborg.conductor.rpcapi import ConductorAPI
 from cyborg.objects import TaskKind
 
 LOG = log.getLogger(__name__)
 
-TRIES = 3  #: to tell results; after that the task comes back with a plan, and is repeated
-MOST_FINISHED = 4096  #: tasks that are remembered after their end
-#: the tasks of one handle, in the order in which they are performed
+#: attempts to send results; after that the next plan has the task again, and it is repeated
+TRIES = 3
+LONGEST_PAUSE = 2.0  #: seconds between two of these attempts
+MOST_FINISHED = 4096  #: finished tasks that are remembered
+#: the order in which the tasks of one handle are performed
 ORDER = {TaskKind.PREPARE: 0, TaskKind.RELEASE: 1, TaskKind.CLEAN: 2}
-#: what is remembered of an image that was loaded: our name -> its names in Glance
+#: kinds that change what a device holds; such a task is not repeated if only its result was lost
+LASTING = frozenset({TaskKind.PROGRAM, TaskKind.CLEAN})
+#: facts about a loaded image that the conductor stores: our name -> properties in Glance
 IMAGE_FACTS = {
-    'owner': ('owner',), 'visibility': ('visibility',), 'name': ('bs-name', 'name'),
+    'owner': ('owner',),
+    'visibility': ('visibility',),
+    'name': ('bs-name', 'name'),
     'function_id': ('function_uuid', 'accel:function_id'),
-    'function_name': ('function_name', 'accel:function_name')}
+    'function_name': ('function_name', 'accel:function_name'),
+}
 
 
 class Worker:
-    """Works on several cards at a time, on one card never twice at a time."""
+    """Performs tasks on several cards in parallel, and on each card one at a time."""
 
-    def __init__(self, hostname: str, guards: Sequence[Guard], conductor: ConductorAPI,
-                 pool: Pool, bitstreams: Bitstreams, cleaner: Cleaner) -> None:
+    def __init__(
+        self,
+        hostname: str,
+        guards: Sequence[Guard],
+        conductor: ConductorAPI,
+        pool: Pool,
+        bitstreams: Bitstreams,
+        cleaner: Cleaner,
+        node_devices: NodeDevices | None = None,
+    ) -> None:
         self._hostname = hostname
         self._guards = {guard.name: guard for guard in guards}
         self._conductor = conductor
         self._pool = pool
         self._bitstreams = bitstreams
         self._cleaner = cleaner
+        self._node_devices = node_devices
         self._perform_kind = {
-            TaskKind.PREPARE: self._prepare, TaskKind.RELEASE: self._release,
-            TaskKind.CLEAN: self._clean, TaskKind.PROGRAM: self._program}
+            TaskKind.PREPARE: self._prepare,
+            TaskKind.RELEASE: self._release,
+            TaskKind.CLEAN: self._clean,
+            TaskKind.PROGRAM: self._program,
+        }
         self._lock = threading.Lock()
         self._queued: dict[str, objects.Task] = {}
-        #: of these, the programmings that have not ended, whether told or not
+        #: queued tasks of kind PROGRAM that have not ended, by uuid
         self._programming: set[str] = set()
-        #: by handle, the last task that was asked for; those before it come too late
+        #: handle -> order of its latest task; earlier tasks are obsolete
         self._latest: dict[str, tuple[int, int]] = {}
-        #: by handle, the task that prepared it
+        #: handle -> the task that prepared it
         self._prepared: dict[str, objects.Task] = {}
-        #: the last tasks that were done and told: a plan or message that is late may name them
+        #: tasks whose results were sent, in case a late plan or message repeats them
         self._finished: collections.OrderedDict[str, None] = collections.OrderedDict()
-        #: grows with all that was done to the host
+        #: results of LASTING tasks that could not be sent
+        self._unsent: collections.OrderedDict[str, objects.TaskResult] = collections.OrderedDict()
+        #: number of jobs that have ended
         self.count = 0
-        #: by handle or deployable, the count when a task of it last ended
+        #: handle or deployable -> ``count`` when its last task ended
         self._ended: dict[str, int] = {}
-        #: the same by the name of the deployable
+        #: name of a deployable -> ``count`` when its last task ended
         self._changed: dict[str, int] = {}
 
-    # -- what the inventory asks ---------------------------------------------------------------
+    # -- used by the inventory -----------------------------------------------------------------
 
     @property
     def prepared(self) -> dict[str, int]:
-        """The handles that are prepared, with the generation for which they are."""
+        """The prepared handles with their generations."""
         with self._lock:
             return {handle: task.generation for handle, task in self._prepared.items()}
 
     @property
     def is_programming(self) -> bool:
-        """Is an image being loaded, or about to be?"""
+        """Whether a task that loads an image is queued or running."""
         return bool(self._programming)
 
     def in_flux(self, since: int) -> set[str]:
-        """Handles that may have changed since ``count`` was that, or may change now."""
+        """Return the handles that tasks may have changed since ``count`` was ``since``."""
         with self._lock:
-            return ({_subject(task) for task in self._queued.values()}
-                    | {subject for subject, count in self._ended.items() if count > since})
+            return {_subject(task) for task in self._queued.values()} | {
+                subject for subject, count in self._ended.items() if count > since
+            }
 
     def changing(self, since: int) -> set[str]:
-        """Deployables, by name, of which a handle may have changed since ``count`` was that, or
-        may change now."""
+        """Return the names of deployables that tasks may have changed since ``count`` was
+        ``since``."""
         with self._lock:
-            return ({task.deployable_name for task in self._queued.values()}
-                    | {name for name, count in self._changed.items() if count > since})
+            return {task.deployable_name for task in self._queued.values()} | {
+                name for name, count in self._changed.items() if count > since
+            }
 
     def lost(self, driver_names: Collection[str]) -> dict[str, int]:
-        """Prepared handles that are no longer as they were left, with their generations, as far
-        as these drivers can tell."""
+        """Return the prepared handles, with generations, of which these drivers report that they
+        are no longer prepared."""
         with self._lock:
             prepared = list(self._prepared.values())
         lost: dict[str, int] = {}
@@ -100,7 +124,7 @@ class Worker:
             try:
                 gone = self._guards[name].lost(tasks) if tasks else []
             except errors.CyborgError as failure:
-                LOG.warning('Could not look at what was prepared: %s', failure.faultstring)
+                LOG.warning('Could not check the prepared handles: %s', failure.faultstring)
                 continue
             lost |= {task.handle.uuid: task.generation for task in gone}
         return lost
@@ -108,34 +132,39 @@ class Worker:
     # -- tasks -----------------------------------------------------------------------------------
 
     def perform(self, tasks: Sequence[objects.Task], asked_at: int | None = None) -> None:
-        """Begin these, unless they are under way already.
+        """Queue tasks, except those that are queued already.
 
-        The tasks that prepare a server's handles on one card are one job, so that one message
-        tells of them. So are the tasks that give a handle back. A task that failed before waits
-        for its own delay only.
+        The tasks that prepare the handles of a server on one card are one job, so that one
+        message has all results. So are the tasks that release and clean a handle. A task that is
+        retried waits for its own delay only.
 
-        ``asked_at``: our count when the conductor was asked for its plan. A programming that has
-        ended since is not begun again: if it is not over, it is asked for again.
+        :param asked_at: ``count`` when the conductor was asked for the plan. What was programmed
+            or cleaned since then is left alone; the next plan has the task if it is still open.
         """
         jobs: dict[tuple[str, str, float], list[objects.Task]] = {}
         for task in tasks:
             if self._enqueue(task, asked_at):
                 whose = task.instance_uuid if task.kind == TaskKind.PREPARE else None
-                jobs.setdefault((task.device_key, whose or _subject(task), task.delay),
-                                []).append(task)
+                jobs.setdefault((task.device_key, whose or _subject(task), task.delay), []).append(
+                    task
+                )
         for (card, _, delay), job in jobs.items():
             job.sort(key=_order)
-            self._pool.submit((self._hostname, card), delay, self._run, job)
+            self._pool.submit((self._hostname, card), delay, tracing.carried(self._run), job)
 
     def _enqueue(self, task: objects.Task, asked_at: int | None) -> bool:
         with self._lock:
             if task.uuid in self._queued or task.uuid in self._finished:
                 return False
+            if (
+                asked_at is not None
+                and task.kind in LASTING
+                and self._ended.get(_subject(task), 0) > asked_at
+            ):
+                return False
             if task.kind == TaskKind.PROGRAM:
-                if asked_at is not None and self._ended.get(_subject(task), 0) > asked_at:
-                    return False
                 self._programming.add(task.uuid)
-            else:
+            elif task.handle is not None:
                 latest = self._latest.get(task.handle.uuid, _order(task))
                 self._latest[task.handle.uuid] = max(latest, _order(task))
             self._queued[task.uuid] = task
@@ -144,17 +173,23 @@ class Worker:
     def _run(self, tasks: list[objects.Task]) -> None:
         done: list[str] = []
         more: list[objects.Task] = []
+        unsent: dict[str, objects.TaskResult] = {}
         try:
             results = self._results(tasks)
-            told = self._tell(results)
+            told = self._send_results(results)
+            succeeded = [result for result in results if result.error is None]
             if told is not None:
                 more = told
-                done = [result.task_uuid for result in results if result.error is None]
+                done = [result.task_uuid for result in succeeded]
+            else:
+                unsent = {each.task_uuid: each for each in succeeded if each.kind in LASTING}
         finally:
             with self._lock:
                 self._finished.update(dict.fromkeys(done))
-                while len(self._finished) > MOST_FINISHED:
-                    self._finished.popitem(last=False)
+                self._unsent.update(unsent)
+                for remembered in (self._finished, self._unsent):
+                    while len(remembered) > MOST_FINISHED:
+                        remembered.popitem(last=False)
                 self.count += 1
                 for task in tasks:
                     self._ended[_subject(task)] = self.count
@@ -163,8 +198,8 @@ class Worker:
         self.perform(more)
 
     def _results(self, tasks: Sequence[objects.Task]) -> list[objects.TaskResult]:
-        """Perform the tasks of a job. What follows a task of the same handle that failed is left
-        for later."""
+        """Perform the tasks of a job. After a failure the other tasks of the same handle are
+        skipped; the conductor sends them again."""
         results: list[objects.TaskResult] = []
         for subject, group in itertools.groupby(tasks, _subject):
             for task in group:
@@ -172,47 +207,88 @@ class Worker:
                 if result is not None:
                     results.append(result)
                 if result is None or result.error is not None:
-                    LOG.debug('What else is to be done to %s waits.', subject)
+                    LOG.debug('The remaining tasks of %s are skipped.', subject)
                     break
         return results
 
     def _result(self, task: objects.Task) -> objects.TaskResult | None:
+        if task.kind not in self._perform_kind:
+            return self._refuse(task)
         if self._is_late(task):
-            LOG.info('Too late to %s %s of %s.', task.kind, task.handle.key,
-                     task.deployable_name)
+            LOG.info(
+                'A newer task replaces %s of %s of %s.',
+                task.kind,
+                task.handle.key,
+                task.deployable_name,
+            )
             return None
+        if (unsent := self._unsent.pop(task.uuid, None)) is not None:
+            return unsent
         facts: dict[str, Any] = {}
         started = time.monotonic()
         try:
-            self._perform_kind[TaskKind(task.kind)](task, facts)
+            with tracing.span('task', f'{task.kind} {task.driver_name}'):
+                self._perform_kind[TaskKind(task.kind)](task, facts)
         except Exception as failure:
             if not isinstance(failure, errors.CyborgError):
                 LOG.exception('Task %s failed unexpectedly.', task.uuid)
                 failure = errors.CyborgError()
-            facts |= {'error': failure.faultstring,
-                      'can_retry': task.kind != TaskKind.PROGRAM or isinstance(
-                          failure, errors.Unavailable)}
+            facts |= {
+                'error': failure.faultstring,
+                'can_retry': task.kind != TaskKind.PROGRAM
+                or isinstance(failure, errors.Unavailable),
+            }
             LOG.warning('Could not %s %s: %s', task.kind, _name(task), failure.faultstring)
         finally:
             with self._lock:
                 self._programming.discard(task.uuid)
+        seconds = time.monotonic() - started
+        metrics.AGENT_TASKS.labels(
+            task.kind,
+            # a driver that is not enabled here may have any name
+            task.driver_name if task.driver_name in self._guards else 'other',
+            metrics.FAILED if 'error' in facts else metrics.OK,
+        ).observe(seconds)
         return objects.TaskResult(
-            task_uuid=task.uuid, kind=task.kind, generation=task.generation,
+            task_uuid=task.uuid,
+            kind=task.kind,
+            generation=task.generation,
             handle_uuid=task.handle.uuid if task.handle else None,
-            seconds=time.monotonic() - started, **facts)
+            seconds=seconds,
+            **facts,
+        )
+
+    def _refuse(self, task: objects.Task) -> objects.TaskResult:
+        """Return the result of a task of a later release."""
+        error = errors.UnknownTask(kind=task.kind, host=self._hostname)
+        LOG.error('Task %s: %s', task.uuid, error.faultstring)
+        return objects.TaskResult.of(  # which does not validate the kind
+            {
+                'task_uuid': task.uuid,
+                'kind': task.kind,
+                'generation': task.generation,
+                'handle_uuid': task.handle.uuid if task.handle else None,
+                'error': error.faultstring,
+                'can_retry': False,
+                'is_touched': False,
+            }
+        )
 
     def _is_late(self, task: objects.Task) -> bool:
-        """Was the handle released, or taken by somebody else, since this was asked for? A
-        clean-up is also left for later while a release of the handle is still to be done."""
+        """Return whether a newer task of the handle makes this one obsolete.
+
+        A handle is also not cleaned as long as its release is waiting for a retry.
+        """
         if task.handle is None:
             return False
         with self._lock:
             generation, step = self._latest[task.handle.uuid]
             if task.kind == TaskKind.CLEAN and any(
-                    each.kind == TaskKind.RELEASE and _subject(each) == task.handle.uuid
-                    and each.delay for each in self._queued.values()):
+                each.kind == TaskKind.RELEASE and _subject(each) == task.handle.uuid and each.delay
+                for each in self._queued.values()
+            ):
                 return True
-        # a handle that is being given back is released before it is cleaned
+        # CLEAN does not make RELEASE obsolete: it follows it
         return _order(task) < (generation, min(step, ORDER[TaskKind.RELEASE]))
 
     # -- kinds -----------------------------------------------------------------------------------
@@ -221,11 +297,14 @@ class Worker:
         guard = self._guards.get(task.driver_name)
         if guard is None:
             raise errors.DriverFailed(
-                name=task.driver_name, why=f'it is not enabled on {self._hostname}.')
+                name=task.driver_name, why=f'it is not enabled on {self._hostname}.'
+            )
         return guard
 
     def _prepare(self, task: objects.Task, facts: dict[str, Any]) -> None:
         self._guard(task).attach(task)
+        if self._node_devices is not None:
+            self._node_devices.wait_for(task.handle)
         with self._lock:
             self._prepared[task.handle.uuid] = task
 
@@ -246,59 +325,75 @@ class Worker:
     def _program(self, task: objects.Task, facts: dict[str, Any]) -> None:
         guard = self._guard(task)
         facts['is_touched'] = False
-        wanted = Wanted(task.image, task.vendor, task.boards, task.region_types,
-                        task.project_id if task.arq_uuid else None, task.request_id)
-        with self._bitstreams.fetched(wanted, lambda text: self._note(task, text),
-                                      task.loaded_image) as image:
+        wanted = WantedImage(
+            task.image,
+            task.vendor,
+            task.boards,
+            task.region_types,
+            task.project_id if task.arq_uuid else None,
+            task.request_id,
+        )
+        with self._bitstreams.fetched(
+            wanted, lambda text: self._note(task, text), task.loaded_image
+        ) as image:
             facts |= {'image_uuid': image.uuid, 'image_facts': _image_facts(task, image)}
             if image.path is None:
                 LOG.info('Image %s is in %s already.', image.uuid, task.deployable_name)
                 return
             facts['is_touched'] = True
             self._note(task, f'Loading image {image.uuid}.')
-            guard.program(task.device_key,
-                          task.deployable_name.removeprefix(f'{self._hostname}_'),
-                          image.path, image.properties)
+            guard.program(
+                task.device_key,
+                task.deployable_name.removeprefix(f'{self._hostname}_'),
+                image.path,
+                image.properties,
+            )
             facts['content'] = self._content(guard, task)
         LOG.info('Loaded image %s into %s.', image.uuid, task.deployable_name)
 
     def _content(self, guard: Guard, task: objects.Task) -> dict[str, str]:
-        """What the hardware tells of a deployable that was programmed; empty if it does not."""
+        """Return the content that the hardware reports after programming, if it reports any."""
         try:
             found = guard.discover()
         except errors.CyborgError as error:
-            LOG.warning('Could not look at %s: %s', task.deployable_name, error.faultstring)
+            LOG.warning('Could not read %s: %s', task.deployable_name, error.faultstring)
             return {}
-        return next((part.given('content', {}) for device in found for part in device.deployables
-                     if f'{self._hostname}_{part.name}' == task.deployable_name), {})
+        return next(
+            (
+                part.given('content', {})
+                for device in found
+                for part in device.deployables
+                if f'{self._hostname}_{part.name}' == task.deployable_name
+            ),
+            {},
+        )
 
     # -- the conductor ---------------------------------------------------------------------------
 
     _pause = staticmethod(time.sleep)
 
     def _note(self, task: objects.Task, progress: str) -> None:
-        """Tell how far a task has got, if anybody hears it."""
+        """Send the progress of a task. A message that cannot be sent is dropped."""
         try:
-            self._conductor.note_progress(
-                context.internal(), self._hostname, task.uuid, progress)
+            self._conductor.note_progress(context.internal(), self._hostname, task.uuid, progress)
         except (messaging.MessagingException, errors.Unavailable) as error:
-            LOG.debug('Could not tell progress: %s', error)
+            LOG.debug('Could not send progress: %s', error)
 
-    def _tell(self, results: list[objects.TaskResult]) -> list[objects.Task] | None:
-        """Returns what the host has to do next; None if no conductor has heard."""
-        for attempt in range(TRIES if results else 0):
+    def _send_results(self, results: list[objects.TaskResult]) -> list[objects.Task] | None:
+        """Send results. Returns the next tasks of the host, or None if no conductor answered."""
+        for failures in range(TRIES if results else 0):
+            self._pause(backoff.pause(failures, LONGEST_PAUSE))
             try:
-                return self._conductor.finish_tasks(
-                    context.internal(), self._hostname, results)
+                return self._conductor.finish_tasks(context.internal(), self._hostname, results)
             except (messaging.MessagingException, errors.Unavailable) as error:
-                LOG.warning('Could not tell how tasks ended: %s', error)
-                self._pause(attempt)
+                LOG.warning('Could not send the results of tasks: %s', error)
         return None
 
 
 def _subject(task: objects.Task) -> str:
-    """The handle or deployable that a task is about."""
-    return task.handle.uuid if task.handle is not None else task.deployable_uuid
+    """Return the UUID of the handle or deployable of a task."""
+    uuid: str = task.handle.uuid if task.handle is not None else task.deployable_uuid
+    return uuid
 
 
 def _name(task: objects.Task) -> str:
@@ -306,15 +401,16 @@ def _name(task: objects.Task) -> str:
 
 
 def _order(task: objects.Task) -> tuple[int, int]:
-    """A request that takes a handle has it prepared, and released and cleaned afterwards; then
-    comes the next request."""
-    return task.generation, ORDER.get(TaskKind(task.kind), 0)
+    """Return the sort key of a task: by the generation of its handle, then by ORDER."""
+    return task.generation, ORDER.get(task.kind, 0)
 
 
 def _image_facts(task: objects.Task, image: Any) -> dict[str, str]:
-    """What the conductor remembers of an image."""
-    facts = {ours: next((image.properties[name] for name in names if name in image.properties), '')
-             for ours, names in IMAGE_FACTS.items()}
-    if 'bitstream_name' in task.image:  # an image may be asked for by either of its names
+    """Return the facts about an image that the conductor stores."""
+    facts = {
+        ours: next((image.properties[name] for name in names if name in image.properties), '')
+        for ours, names in IMAGE_FACTS.items()
+    }
+    if 'bitstream_name' in task.image:  # the request may have used either name
         facts['name'] = task.image['bitstream_name']
     return {name: value for name, value in facts.items() if value}

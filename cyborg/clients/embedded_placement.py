@@ -14,14 +14,14 @@ from oslo_db.sqlalchemy import enginefacade
 
 from cyborg import errors
 
-# Placement keeps its database in a global, and SQLite fails a reader that turns writer beside
-# another writer: one request at a time in this process mends both.
-_TURN = threading.Lock()
+# Placement has its database in a global variable, and in SQLite a transaction that reads first and
+# then writes fails if another one writes. So this process serves one request at a time.
+_LOCK = threading.Lock()
 TOKEN = 'admin'
 
 
 class _Application:
-    """Placement, tied to one database whatever else this process does with Placement."""
+    """Placement on one database, independent of other uses of Placement in this process."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         from placement import db_api, deploy
@@ -32,23 +32,22 @@ class _Application:
         options = dict(conf.placement_database.items())
         del options['sync_on_startup']
         self._database.configure(**options)
-        with self._turn():
-            # "done in this process" is not "done in this database"
+        with self._exclusive():
+            # Placement has these flags per process, but each database must be synchronized
             trait._TRAITS_SYNCED = False  # noqa: SLF001
             resource_class._RESOURCE_CLASSES_SYNCED = False  # noqa: SLF001
             self._application: WSGIApplication = deploy.loadapp(conf)
 
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse
-                 ) -> Iterable[bytes]:
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         environ.pop('HTTP_X_ROLES', None)
-        if environ.get('HTTP_X_AUTH_TOKEN') == TOKEN:  # alone, it would not be a service
+        if environ.get('HTTP_X_AUTH_TOKEN') == TOKEN:  # Placement itself would only grant admin
             environ['HTTP_X_ROLES'] = 'admin,service'
-        with self._turn():
+        with self._exclusive():
             return list(self._application(environ, start_response))
 
     @contextlib.contextmanager
-    def _turn(self) -> Iterator[None]:
-        with _TURN:
+    def _exclusive(self) -> Iterator[None]:
+        with _LOCK:
             restore = self._global.patch_factory(self._database)
             try:
                 yield
@@ -57,17 +56,17 @@ class _Application:
 
 
 def load(path: Path) -> WSGIApplication:
-    """Placement on this file, which is made, or brought up to date, first.
+    """Returns Placement on this database file, which is created or upgraded first.
 
-    It takes the token ``admin`` and no other: what is mounted in a process needs no Keystone.
+    It accepts the token ``admin`` only, since an application inside a process needs no Keystone.
     """
     try:
         import placement.conf
     except ImportError as error:
         raise errors.ConfigError(
-            why='Placement is not installed here: pip install openstack-cyborg[standalone]'
-            ) from error
-    # kept in the file: a reader never waits, and what was committed survives a SIGKILL
+            why='Placement is not installed here: pip install openstack-placement.'
+        ) from error
+    # the mode is stored in the file: readers never wait, and commits survive a SIGKILL
     with contextlib.closing(sqlite3.connect(path)) as database:
         database.execute('PRAGMA journal_mode = WAL')
     conf = cfg.ConfigOpts()
@@ -83,6 +82,6 @@ def _options(path: Path) -> dict[str, dict[str, Any]]:
     return {
         'api': {'auth_strategy': 'noauth2'},
         'placement_database': {'connection': f'sqlite:///{path}', 'sync_on_startup': True},
-        # a name of its own: policy.yaml would be found in places meant for others
+        # its own name, because policy.yaml may be found in the directories of other services
         'oslo_policy': {'policy_file': 'embedded-placement-policy.yaml'},
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Cyborg asks of Glance, by python-glanceclient: images, who may use them, their data."""
+"""The calls to Glance, by python-glanceclient: images, their members, their data."""
 
 import contextlib
 import contextvars
@@ -18,12 +18,12 @@ from cyborg.clients import keystone
 
 LOG = log.getLogger(__name__)
 
-#: what python-glanceclient streams; it reads all else into memory
+#: the content type that python-glanceclient streams; it reads others into memory
 DATA = 'application/octet-stream'
 
 
 class Glance:
-    """Over one client, made once and used by all threads."""
+    """The client of Glance. All threads share it."""
 
     def __init__(self, way: Any) -> None:
         self._way = way
@@ -32,47 +32,53 @@ class Glance:
     def _client(self) -> Any:
         # its import takes 0.2 s, which an agent that loads no image does not spend
         import glanceclient
+
         return glanceclient.Client('2', session=_Session(self._way), user_agent='cyborg')
 
     @classmethod
     def connect(cls, conf: cfg.ConfigOpts) -> Self | None:
-        """As [glance] says; None where it says nothing: most hosts have nothing to program."""
+        """Returns the client that [glance] configures; None if [glance] is empty, as it is on hosts
+        without FPGAs."""
         if not (conf.glance.auth_type or conf.glance.auth_section):
             return None
         return cls(keystone.connect(conf, 'glance'))
 
     @property
     def auth(self) -> plugin.BaseAuthPlugin | None:
-        """The credentials of [glance], for a service that holds something about images."""
+        """Returns the credentials of [glance]; the key manager is called with them, too."""
         auth: plugin.BaseAuthPlugin | None = self._way.auth or self._way.session.auth
         return auth
 
     def image(self, uuid: str, request_id: str | None = None) -> dict[str, Any]:
-        """Returns all that is known of an image."""
+        """Returns an image with its properties."""
         with _call(request_id):
             return dict(self._client.images.get(uuid))
 
-    def search(self, filters: Mapping[str, str],
-               request_id: str | None = None) -> list[dict[str, Any]]:
+    def search(
+        self, filters: Mapping[str, str], request_id: str | None = None
+    ) -> list[dict[str, Any]]:
         """Returns the images with these properties, of all projects that [glance] may see."""
         try:
             with _call(request_id):
                 found = self._client.images.list(
-                    filters={'visibility': 'all', 'member_status': 'all'} | dict(filters))
+                    filters={'visibility': 'all', 'member_status': 'all'} | dict(filters)
+                )
                 return [dict(image) for image in found]
         except errors.NotFound as error:
             raise errors.Unavailable(
-                'Glance does not let the user of [glance] search for images.') from error
+                'Glance does not let the user of [glance] search for images.'
+            ) from error
 
     def members(self, uuid: str, request_id: str | None = None) -> dict[str, str]:
         """Returns the projects with which an image is shared, each with its status."""
         with _call(request_id):
-            return {member['member_id']: str(member.get('status'))
-                    for member in self._client.image_members.list(uuid)}
+            return {
+                member['member_id']: str(member.get('status'))
+                for member in self._client.image_members.list(uuid)
+            }
 
-    def data(self, uuid: str,
-             request_id: str | None = None) -> Generator[bytes, None, None]:
-        """Yields what is in an image, piece by piece."""
+    def data(self, uuid: str, request_id: str | None = None) -> Generator[bytes, None, None]:
+        """Yields the data of an image in chunks."""
         call = _Call(request_id)
         with call.translated():
             with call.current():
@@ -82,7 +88,7 @@ class Glance:
 
 
 class _Call:
-    """One question to Glance: for which request it is asked, and what was answered."""
+    """One call to Glance: the request that it is made for, and the status of the answer."""
 
     def __init__(self, request_id: str | None) -> None:
         self.request_id = request_id
@@ -90,7 +96,7 @@ class _Call:
 
     @property
     def status(self) -> int | None:
-        """Of the last answer; None where there was none."""
+        """The HTTP status of the last answer; None if there was none."""
         return self.responses[-1].status_code if self.responses else None
 
     @contextlib.contextmanager
@@ -122,18 +128,19 @@ class _Call:
             return errors.Unavailable('Glance cannot be reached.')
         if status == HTTPStatus.UNAUTHORIZED:
             return errors.Unavailable(
-                'Glance does not accept the credentials that the host has in [glance].')
+                'Glance does not accept the credentials that the host has in [glance].'
+            )
         if status in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
-            return errors.NotFound('Glance does not have it, or not for us.')
+            return errors.NotFound('Glance does not have it, or does not show it to this host.')
         if status == HTTPStatus.BAD_REQUEST:
-            return errors.BadRequest('Glance does not accept what it is asked for.')
+            return errors.BadRequest('Glance does not accept the query.')
         if status >= HTTPStatus.MULTIPLE_CHOICES:
             return errors.Unavailable(f'Glance answered {status}.')
-        if isinstance(error, ValueError):  # first: some of requests' are both
-            return errors.Unavailable('Glance answered with no JSON.')
+        if isinstance(error, ValueError):  # first: some errors of requests are both
+            return errors.Unavailable('The answer of Glance is not JSON.')
         if isinstance(error, requests.RequestException):
-            return errors.Unavailable('Glance broke off.')
-        return errors.Unavailable('Glance answered with something that cannot be read.')
+            return errors.Unavailable('The connection to Glance broke.')
+        return errors.Unavailable('The answer of Glance cannot be read.')
 
 
 @contextlib.contextmanager
@@ -147,10 +154,10 @@ _CALL: contextvars.ContextVar[_Call] = contextvars.ContextVar('glance_call')
 
 
 class _Session(adapter.Adapter):
-    """Takes the place of a keystoneauth session in python-glanceclient.
+    """Replaces the keystoneauth session of python-glanceclient.
 
-    The client knows one request id for its whole life, and expects that the catalogue names
-    Glance without a version.
+    The client itself would use one request id for all calls, and expects an endpoint without a
+    version in the catalogue.
     """
 
     def request(self, url: str, method: str, **kwargs: Any) -> requests.Response:
@@ -158,16 +165,16 @@ class _Session(adapter.Adapter):
         if (self.session.get_endpoint() or '').rstrip('/').endswith('/v2'):
             url = url.removeprefix('/v2')
         headers = {_text(name): _text(value) for name, value in kwargs['headers'].items()}
-        if call.request_id:
-            headers = {name: value for name, value in headers.items()
-                       if name.lower() != keystone.REQUEST_ID.lower()}
-            headers[keystone.REQUEST_ID] = call.request_id
-        response = self.session.request(url, method, **kwargs | {'headers': headers})
+        kwargs |= {'headers': headers, 'global_request_id': call.request_id}
+        response = self.session.request(url, method, **kwargs)
         call.responses.append(response)
-        if (response.ok and url.endswith('/file')
-                and response.status_code != HTTPStatus.NO_CONTENT
-                and response.headers.get('Content-Type') != DATA):
-            raise errors.Unavailable('Glance answered with something that is no image.')
+        if (
+            response.ok
+            and url.endswith('/file')
+            and response.status_code != HTTPStatus.NO_CONTENT
+            and response.headers.get('Content-Type') != DATA
+        ):
+            raise errors.Unavailable('The answer of Glance is not an image.')
         return response
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Cyborg asks of Nova: to hear how binding went."""
+"""The calls to Nova: external events about binds, and queries about servers."""
 
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,21 +9,26 @@ from keystoneauth1 import exceptions
 
 from cyborg import errors
 
-MICROVERSION = '2.82'  #: the first that knows accelerator-request-bound
-#: the answers of a Nova that is away, overloaded, or will not have us
+#: The first microversion with accelerator-request-bound, under the name that Nova knows in any
+#: catalogue.
+MICROVERSION = {'microversion': '2.82', 'microversion_service_type': 'compute'}
+#: the statuses of a Nova that is down or overloaded, or that refuses our credentials
 AWAY = frozenset({401, 403, 429, 502, 503, 504})
+
+#: states of servers that keep their devices
+SETTLED = frozenset({'ACTIVE', 'SHUTOFF', 'PAUSED', 'SUSPENDED'})
 
 
 class Nova:
-    """Over one keystoneauth adapter, made once and reused."""
+    """The client of Nova, on a service of openstacksdk. All threads share it."""
 
-    def __init__(self, adapter: Any) -> None:
-        self._adapter = adapter
+    def __init__(self, service: Any) -> None:
+        self._service = service
 
     def exists(self, server: str) -> bool:
-        """Does Nova know this server? Raises Unavailable when it cannot tell."""
+        """Returns whether Nova knows a server. Raises Unavailable if Nova does not answer."""
         try:
-            response = self._adapter.get(f'/servers/{server}', raise_exc=False)
+            response = self._service.get(f'/servers/{server}', raise_exc=False)
         except exceptions.ClientException as error:
             raise errors.Unavailable(f'Nova cannot be reached: {error}') from error
         if response.status_code == 200:
@@ -32,66 +38,126 @@ class Nova:
         raise errors.Unavailable(f'Nova answered {response.status_code}.')
 
     def is_offloaded(self, server: str) -> bool:
-        """Is this server shelved, so that it runs nowhere? False for one that Nova does not know.
-        Raises Unavailable when it cannot tell."""
+        """Returns whether a server is shelved and offloaded, so that it runs nowhere; False for one
+        that Nova does not know. Raises Unavailable if Nova does not answer."""
+        return self.status(server) == 'SHELVED_OFFLOADED'
+
+    def status(self, server: str) -> str | None:
+        """Returns the status of a server, or None if Nova does not know it. Raises Unavailable if
+        Nova does not answer."""
+        shown = self._shown(server)
+        return None if shown is None else str(shown.get('status', 'UNKNOWN'))
+
+    def has_devices(self, server: str) -> bool:
+        """Returns whether a server is on a host and no task of Nova is in progress for it; False
+        for one that Nova does not know. Raises Unavailable if Nova does not answer."""
+        shown = self._shown(server) or {}
+        return shown.get('status') in SETTLED and shown.get('OS-EXT-STS:task_state') is None
+
+    def _shown(self, server: str) -> dict[str, Any] | None:
+        """Returns the document of a server, or None if Nova does not know the server."""
         try:
-            response = self._adapter.get(f'/servers/{server}', raise_exc=False)
-            status = response.json().get('server', {}).get('status')
+            response = self._service.get(f'/servers/{server}', raise_exc=False)
+            shown: dict[str, Any] = response.json().get('server', {})
         except (exceptions.ClientException, ValueError, AttributeError) as error:
-            raise errors.Unavailable(f'Nova does not tell how the server is: {error}') from error
-        if response.status_code != 200 and not _is_unknown(response):
-            raise errors.Unavailable(f'Nova answered {response.status_code}.')
-        return bool(status == 'SHELVED_OFFLOADED')
+            raise errors.Unavailable(f'Nova does not show the server: {error}') from error
+        if response.status_code == 200:
+            return shown
+        if _is_unknown(response):
+            return None
+        raise errors.Unavailable(f'Nova answered {response.status_code}.')
 
     def sees_all(self) -> bool:
-        """Is it shown servers of all projects? Others' are unknown to those who are not."""
+        """Returns whether our user may see servers of all projects. If not, Nova answers 404 for
+        those of others."""
         try:
-            response = self._adapter.get(
-                '/servers', params={'all_tenants': 1, 'limit': 1}, raise_exc=False)
+            response = self._service.get(
+                '/servers', params={'all_tenants': 1, 'limit': 1}, raise_exc=False
+            )
         except exceptions.ClientException as error:
             raise errors.Unavailable(f'Nova cannot be reached: {error}') from error
         if response.status_code not in (200, 403):
             raise errors.Unavailable(f'Nova answered {response.status_code}.')
-        return response.status_code == 200
+        return bool(response.status_code == 200)
 
-    def send_events(self, events: Sequence[tuple[str, str, str]],
-                    request_id: str | None = None) -> list[int]:
-        """Send (server, request, completed or failed) of one server; answers a code for each.
-
-        Raises Unavailable when Nova cannot be asked at all. What it cannot do for this server,
-        whose cell may be down, says nothing of others.
-        """
-        body = {'events': [
-            {'name': 'accelerator-request-bound', 'server_uuid': server, 'tag': arq,
-             'status': status} for server, arq, status in events]}
-        headers = {'X-OpenStack-Request-ID': request_id} if request_id else {}
+    def accepts_events(self) -> bool:
+        """Returns whether our user may send events: Nova checks this before it searches the server
+        of the event, which does not exist. Raises Unavailable if Nova does not answer."""
+        event = {
+            'name': 'accelerator-request-bound',
+            'server_uuid': str(uuid.uuid4()),
+            'tag': str(uuid.uuid4()),
+            'status': 'completed',
+        }
         try:
-            response = self._adapter.post(
-                '/os-server-external-events', json=body, microversion=MICROVERSION,
-                headers=headers, raise_exc=False)
+            response = self._service.post(
+                '/os-server-external-events',
+                json={'events': [event]},
+                raise_exc=False,
+                **MICROVERSION,
+            )
+        except exceptions.ClientException as error:
+            raise errors.Unavailable(f'Nova cannot be reached: {error}') from error
+        if response.status_code == 403:
+            return False
+        if response.status_code in (200, 207) or _is_unknown(response):
+            return True
+        raise errors.Unavailable(f'Nova answered {response.status_code}.')
+
+    def send_events(
+        self, events: Sequence[tuple[str, str, str]], request_id: str | None = None
+    ) -> list[int]:
+        """Send the events of one server, each as (server, request, completed or failed); returns
+        the code of Nova's answer for each.
+
+        Raises Unavailable if Nova does not answer at all. A failure of this server only, whose
+        cell may be down, is a code: other servers may not be affected.
+        """
+        body = {
+            'events': [
+                {
+                    'name': 'accelerator-request-bound',
+                    'server_uuid': server,
+                    'tag': arq,
+                    'status': status,
+                }
+                for server, arq, status in events
+            ]
+        }
+        try:
+            response = self._service.post(
+                '/os-server-external-events',
+                json=body,
+                global_request_id=request_id,
+                raise_exc=False,
+                **MICROVERSION,
+            )
         except exceptions.ClientException as error:
             raise errors.Unavailable(f'Nova cannot be reached: {error}') from error
         if response.status_code in (200, 207):
             answers = _answers(response)
             return [answers.get((server, arq), 200) for server, arq, _ in events]
         if response.status_code in AWAY or (
-                response.status_code == 404 and not _is_unknown(response)):
+            response.status_code == 404 and not _is_unknown(response)
+        ):
             raise errors.Unavailable(f'Nova answered {response.status_code}.')
         return [response.status_code] * len(events)
 
 
 def _is_unknown(response: Any) -> bool:
-    """Does Nova itself say that it knows no such server, and not somebody on the way to it?"""
+    """Returns whether a 404 is from Nova itself, and not from a proxy."""
     try:
         return response.status_code == 404 and 'itemNotFound' in response.json()
-    except ValueError:
+    except (TypeError, ValueError):  # it has another form, or is not JSON
         return False
 
 
 def _answers(response: Any) -> dict[tuple[str, str], int]:
-    """(server, request) -> the code of its event."""
+    """Returns the code of each event, by server and request."""
     try:
-        return {(event.get('server_uuid'), event.get('tag')): event.get('code', 200)
-                for event in response.json().get('events', [])}
+        return {
+            (event.get('server_uuid'), event.get('tag')): event.get('code', 200)
+            for event in response.json().get('events', [])
+        }
     except (ValueError, AttributeError) as error:
-        raise errors.Unavailable('What answers in the place of Nova is not Nova.') from error
+        raise errors.Unavailable('The endpoint of Nova does not answer as Nova does.') from error

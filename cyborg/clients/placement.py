@@ -1,72 +1,103 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's Placement: our providers below a compute node, as the conductor wants them."""
+"""Publishes our providers below a compute node, and reads allocations."""
 
 import contextlib
 import random
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
 
+import os_traits
 from keystoneauth1.adapter import Adapter
 
-from cyborg import errors, objects
-from cyborg.clients.placement_api import InUse, PlacementApi, Rejection, Stale
-from cyborg.clients.provider_tree import Subtree
-from cyborg.clients.publication import Publication, Published, Wanted
+from cyborg import backoff, errors, objects
+from cyborg.clients.placement_api import (
+    InUse,
+    Inventories,
+    PlacementApi,
+    Refused,
+    Rejection,
+    Stale,
+)
+from cyborg.clients.publication import Publication, Published, Subtree, WantedProvider
 
 __all__ = ['Placement', 'Published']
 
-#: Upper bounds, in seconds, of the pauses before each attempt; more than one attempt is needed
-#: only when others write at the same moment.
-PAUSES = (0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
-#: How Placement calls those that may be servers. Nova does not say what its consumers are; its
-#: migrations hold no accelerators, for it refuses to move who has some.
+
+@dataclass(frozen=True)
+class SeenInventories:
+    """The inventories of a provider, and its generation when they were read."""
+
+    generation: int
+    inventories: Inventories
+
+
+#: attempts to publish; more than one is needed only if others write at the same moment
+ATTEMPTS = 7
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.6  #: upper bounds, in seconds, of the pauses between them
+#: Consumer types that may be servers. Nova sets no consumer type. Consumers of its migrations have
+#: no accelerators, because it does not migrate servers that have some.
 SERVERS = frozenset({'INSTANCE', 'unknown'})
+#: no compute node has this name
+NOWHERE = 'cyborg-health-check'
 
 
 class Placement:
-    """For one thread at a time. What it remembers is what makes it cheap, so keep it."""
+    """The publisher of an agent, for one thread at a time. Keep the object: it remembers what it
+    has read from Placement, so that most rounds need one call."""
 
-    def __init__(self, adapter: Adapter) -> None:
-        self._api = PlacementApi(adapter)
+    def __init__(self, service: Adapter) -> None:
+        self._api = PlacementApi(service)
         self._subtrees: dict[str, Subtree] = {}
-        #: root name -> what was wanted last, and what came of it
-        self._done: dict[str, tuple[frozenset[Wanted], Published]] = {}
+        #: root name -> the last wanted providers, those taken over, and the result
+        self._done: dict[str, tuple[frozenset[WantedProvider], frozenset[str], Published]] = {}
 
-    def publish(self, root_name: str, providers: Iterable[objects.Provider],
-                addresses: Mapping[str, Set[str]] | None = None) -> Published:
-        """Make our providers below a compute node equal to these; touch nothing else.
+    def publish(
+        self,
+        root_name: str,
+        providers: Iterable[objects.Provider],
+        addresses: Mapping[str, Set[str]] | None = None,
+        taken_over: Iterable[str] = (),
+    ) -> Published:
+        """Make our providers below a compute node equal to these. Other providers do not change.
 
         ``addresses`` are those of the functions of each provider's device, by provider name: a
-        provider of somebody else on one of them is a conflict. The same list again costs no
-        call. Providers that are not in it are emptied and kept. What guests still hold is
-        reserved, what Placement refuses is returned; both are tried again each time.
+        provider of another service with one of them is a conflict. ``taken_over`` are uuids of
+        providers that are ours without the trait of the owner. A repeated call with the same
+        arguments makes no request. Our providers that are not listed are emptied and kept;
+        inventories that guests still use are reserved. Providers that Placement refuses are
+        returned. Both are tried again in each call.
         """
         known = addresses or {}
-        wanted = frozenset(Wanted.of(each, known.get(each.name, ())) for each in providers)
-        if root_name in self._done and self._done[root_name][0] == wanted:
-            return self._done[root_name][1]
+        wanted = frozenset(WantedProvider.of(each, known.get(each.name, ())) for each in providers)
+        uuids = frozenset(taken_over)
+        if root_name in self._done and self._done[root_name][:2] == (wanted, uuids):
+            return self._done[root_name][2]
         self._done.pop(root_name, None)
-        published = _publish(self._subtree(root_name), wanted)
-        if published.is_settled:
-            self._done[root_name] = wanted, published
+        published = _publish(self._subtree(root_name), wanted, uuids)
+        if published.is_complete:
+            self._done[root_name] = wanted, uuids, published
         return published
 
     def forget(self) -> None:
-        """Have the next publication look at Placement, even if nothing changed here."""
+        """Make the next publication read Placement, even if nothing has changed here."""
         self._done.clear()
 
     def leftovers(self, root_name: str, wanted: Collection[str]) -> dict[str, str]:
-        """Our providers below a compute node that are not among these uuids, leaves first:
+        """Returns our providers below a compute node that are not among these uuids, leaves first:
         uuid -> name."""
         with _understood():
             subtree = self._subtree(root_name)
             rows = subtree.read()
-            return {uuid: row['name'] for uuid, row in reversed(rows.items())
-                    if subtree.seen[uuid].is_ours and uuid not in wanted}
+            return {
+                uuid: row['name']
+                for uuid, row in reversed(rows.items())
+                if subtree.seen[uuid].is_ours and uuid not in wanted
+            }
 
     def delete(self, uuids: Iterable[str]) -> set[str]:
-        """Delete these, leaves first; returns those that stay since something is in the way:
-        allocations, or providers below."""
+        """Delete providers, leaves first; returns those that cannot be deleted because they have
+        allocations or children."""
         self.forget()
         stay = set()
         for uuid in uuids:
@@ -76,7 +107,7 @@ class Placement:
                 except InUse:
                     stay.add(uuid)
                 except Stale:
-                    pass  # somebody else was faster
+                    pass  # it is deleted already
         return stay
 
     def _subtree(self, root_name: str) -> Subtree:
@@ -85,45 +116,135 @@ class Placement:
         return self._subtrees[root_name]
 
 
-def _publish(subtree: Subtree, wanted: Iterable[Wanted]) -> Published:
-    for attempt, pause in enumerate(PAUSES):
-        time.sleep(random.uniform(0, pause))
+def _publish(
+    subtree: Subtree, wanted: Iterable[WantedProvider], taken_over: Collection[str]
+) -> Published:
+    for attempt in range(ATTEMPTS):
+        # a random part of the pause, so that two writers do not meet again
+        time.sleep(random.uniform(0, backoff.pause(attempt, LONGEST_PAUSE, FIRST_PAUSE)))
         try:
-            published = Publication(subtree, wanted).run()
+            published = Publication(subtree, wanted, taken_over).run()
         except Stale as race:
             reason = race
         except Rejection as rejection:
             raise errors.PlacementUnavailable(why=str(rejection)) from rejection
         else:
-            # a trait or class may be refused that we wrongly took for known: not the next time
+            # a remembered trait or class may have been deleted; the next attempt creates it
             if not published.refused or attempt:
                 return published
     raise errors.PlacementUnavailable(
-        why=f'others write below {subtree.root_name} all the time; last: {reason}')
+        why=f'other services keep changing providers below {subtree.root_name}; last: {reason}'
+    )
+
+
+class Reservations:
+    """Reads and writes the reserved amounts of our inventories, for one thread at a time."""
+
+    def __init__(self, service: Adapter) -> None:
+        self._api = PlacementApi(service)
+
+    def read(self, uuids: Iterable[str]) -> dict[str, SeenInventories]:
+        """Returns the inventories of those providers that exist."""
+        seen = {}
+        for uuid in uuids:
+            with _understood(), contextlib.suppress(Stale):
+                seen[uuid] = SeenInventories(*self._api.inventories(uuid))
+        return seen
+
+    def reserve(self, uuid: str, seen: SeenInventories, amount: int) -> bool:
+        """Reserve this amount of each inventory; returns False if the provider was changed since it
+        was read. The generation grows even if the reserved amount does not change."""
+        inventories = {
+            name: inventory | {'reserved': min(amount, inventory['total'])}
+            for name, inventory in seen.inventories.items()
+        }
+        with _understood():
+            try:
+                self._api.set_inventories(uuid, seen.generation, inventories)
+            except Stale:
+                return False
+        return True
 
 
 class Allocations:
-    """Who holds what, for those who compare."""
+    """Reads which servers hold which providers, for audits."""
 
-    def __init__(self, adapter: Adapter) -> None:
-        self._api = PlacementApi(adapter)
+    def __init__(self, service: Adapter) -> None:
+        self._api = PlacementApi(service)
 
     def providers_of(self, consumer: str) -> set[str]:
-        """The providers on which a server holds something."""
+        """Returns the providers of which a server has allocations."""
         with _understood():
             return self._api.allocations(consumer)
 
     def other_servers_on(self, provider: str, servers: set[str]) -> set[str]:
-        """Who but these servers holds something of a provider; what says that it is something
-        else than a server is left out."""
+        """Returns the consumers of a provider other than these servers, without those whose type
+        is not that of a server."""
         with _understood():
-            return {consumer for consumer in self._api.consumers(provider) - servers
-                    if self._api.consumer_type(consumer) in SERVERS}
+            return {
+                consumer
+                for consumer in self._api.consumers(provider) - servers
+                if self._api.consumer_type(consumer) in SERVERS
+            }
+
+
+class Offers:
+    """Finds providers of the cloud by free amounts and traits. Each method makes one call."""
+
+    def __init__(self, service: Adapter | None) -> None:
+        """``service`` is None if [placement] is not configured."""
+        self._service = service
+
+    @property
+    def _api(self) -> PlacementApi:
+        if self._service is None:
+            raise errors.PlacementUnavailable(
+                why='[placement] auth_type is not set in the configuration of the conductor.'
+            )
+        return PlacementApi(self._service)
+
+    def check(self) -> None:
+        """Raise PlacementUnavailable unless Placement answers and accepts our credentials."""
+        self.root(NOWHERE)
+
+    def offering(
+        self,
+        amounts: Iterable[tuple[str, int]] = (),
+        required: Collection[str] = (),
+        forbidden: Collection[str] = (),
+        tree: str | None = None,
+    ) -> set[str]:
+        """Returns the uuids of the providers with room for amounts by class, and with traits;
+        those of one tree, or of all."""
+        traits = [*sorted(required), *(f'!{name}' for name in sorted(forbidden))]
+        criteria = {
+            'resources': ','.join(f'{name}:{amount}' for name, amount in amounts),
+            'required': ','.join(traits),
+            'in_tree': tree or '',
+        }
+        with _understood():
+            try:
+                return self._api.find_uuids(**{key: text for key, text in criteria.items() if text})
+            except Refused:  # Placement does not know a class or a trait, so nothing has it
+                return set()
+
+    def disabled_hosts(self) -> set[str]:
+        """Returns the names of the compute nodes whose service is disabled."""
+        with _understood():
+            return {
+                row['name'] for row in self._api.find(required=os_traits.COMPUTE_STATUS_DISABLED)
+            }
+
+    def root(self, hostname: str) -> str | None:
+        """Returns the uuid of a compute node, or None if there is none of this name."""
+        with _understood():
+            return next((row['uuid'] for row in self._api.find(name=hostname)), None)
 
 
 @contextlib.contextmanager
 def _understood() -> Iterator[None]:
-    """An endpoint that rejects a plain question is not Placement, or none that we can use."""
+    """Raises PlacementUnavailable if the endpoint rejects a plain read: it is not Placement, or it
+    does not serve us."""
     try:
         yield
     except Rejection as rejection:

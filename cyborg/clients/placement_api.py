@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Placement's REST calls, one method each, and what its refusals mean."""
+"""The calls of Placement's REST API, one method each, and exceptions for its errors."""
 
 import re
 from collections.abc import Iterable
@@ -13,25 +13,30 @@ from keystoneauth1.adapter import Adapter
 
 from cyborg import errors
 
-MICROVERSION = '1.39'
+#: the header has the name of the service that Placement expects, whatever the catalogue has
+MICROVERSION = {'microversion': '1.39', 'microversion_service_type': 'placement'}
 #: Characters of trait names to ask for at once: web servers limit the length of a URL.
 LONGEST_QUERY = 2000
 CUSTOM = re.compile('CUSTOM_[A-Z0-9_]{1,248}')
+#: A list of providers as Placement writes it, and the uuids in it. Quotes within a string are
+#: escaped, so that nothing else matches.
+PROVIDERS = b'{"resource_providers": [', b']}'
+UUID = re.compile(r'"uuid": "([^"]+)"')
 
 Row = dict[str, Any]
 Inventories = dict[str, dict[str, Any]]
 
 
 class Rejection(Exception):
-    """Placement is there, and will not do it."""
+    """Placement answered and refused the call."""
 
 
 class Stale(Rejection):
-    """Somebody else wrote since we read."""
+    """A generation conflict: another client has written since we read."""
 
 
 class InUse(Rejection):
-    """Allocations, or providers below, hold what should go."""
+    """Cannot be deleted: it has allocations, or providers below it."""
 
 
 class Taken(Rejection):
@@ -39,11 +44,12 @@ class Taken(Rejection):
 
 
 class Refused(Rejection):
-    """Placement finds fault with what was sent; asking again would not help."""
+    """Placement rejects the content of the call; a retry would not help."""
 
 
 class Forbidden(errors.PlacementUnavailable):
-    """Our credentials do not allow it. To whoever has no other way Placement cannot be used."""
+    """Our credentials do not allow the call. A caller without an alternative treats Placement as
+    unavailable."""
 
 
 #: What a 409 is about; one that names no other reason is a race.
@@ -56,23 +62,41 @@ REASONS = {
 
 
 class PlacementApi:
-    def __init__(self, adapter: Adapter) -> None:
-        self._adapter = adapter
-        #: custom ones that exist; they rarely go, so each is asked for once
+    def __init__(self, service: Adapter) -> None:
+        self._service = service
+        #: custom traits and classes that exist; they are rarely deleted, so each is read once
         self._traits: set[str] = set()
         self._classes: set[str] = set()
 
     def find(self, **criteria: str) -> list[Row]:
-        """Providers with all of these: name, uuid, in_tree, required."""
-        return self._call('GET', '/resource_providers', params=criteria)['resource_providers']
+        """Returns the providers that match all filters: name, uuid, in_tree, required."""
+        return list(self._call('GET', '/resource_providers', params=criteria)['resource_providers'])
+
+    def find_uuids(self, **criteria: str) -> set[str]:
+        """Returns the uuids of the providers that match all filters.
+
+        They are read from the text: an answer about 10,000 providers is 7 MB, nearly all of it
+        links, and decoding it takes several times as long.
+        """
+        response = self._answer('GET', '/resource_providers', params=criteria)
+        first, last = PROVIDERS
+        if response.content.startswith(first) and response.content.endswith(last):
+            return set(UUID.findall(response.content.decode()))
+        return {row['uuid'] for row in _decode(response)['resource_providers']}
 
     def create(self, uuid: str, name: str, parent_uuid: str) -> Row:
-        return self._call('POST', '/resource_providers', json={
-            'uuid': uuid, 'name': name, 'parent_provider_uuid': parent_uuid})
+        return self._call(
+            'POST',
+            '/resource_providers',
+            json={'uuid': uuid, 'name': name, 'parent_provider_uuid': parent_uuid},
+        )
 
     def move(self, uuid: str, name: str, parent_uuid: str) -> Row:
-        return self._call('PUT', f'/resource_providers/{uuid}', json={
-            'name': name, 'parent_provider_uuid': parent_uuid})
+        return self._call(
+            'PUT',
+            f'/resource_providers/{uuid}',
+            json={'name': name, 'parent_provider_uuid': parent_uuid},
+        )
 
     def delete(self, uuid: str) -> None:
         self._call('DELETE', f'/resource_providers/{uuid}')
@@ -82,52 +106,81 @@ class PlacementApi:
         return answer['resource_provider_generation'], answer['inventories']
 
     def set_inventories(self, uuid: str, generation: int, inventories: Inventories) -> int:
-        """Replace all; the generation grows even if nothing changed."""
+        """Replace all inventories; the generation grows even if nothing changed."""
         self._create('resource_classes', inventories, self._classes)
-        return self._call('PUT', f'/resource_providers/{uuid}/inventories', json={
-            'resource_provider_generation': generation, 'inventories': inventories,
-        })['resource_provider_generation']
+        answer = self._call(
+            'PUT',
+            f'/resource_providers/{uuid}/inventories',
+            json={'resource_provider_generation': generation, 'inventories': inventories},
+        )
+        return int(answer['resource_provider_generation'])
 
     def reshape(self, changes: dict[str, tuple[int, Inventories]]) -> dict[str, int]:
-        """Replace all of several providers, or nothing at all; by uuid, with generations."""
-        self._create('resource_classes', chain.from_iterable(
-            inventories for _, inventories in changes.values()), self._classes)
-        self._call('POST', '/reshaper', json={'allocations': {}, 'inventories': {
-            uuid: {'resource_provider_generation': generation, 'inventories': inventories}
-            for uuid, (generation, inventories) in changes.items()}})
-        # not in the answer, but it writes twice what is not to be empty. If that ever changes,
-        # the next look finds other generations, and reads what it could have known
-        return {uuid: generation + (2 if inventories else 1)
-                for uuid, (generation, inventories) in changes.items()}
+        """Replace all inventories of several providers, by uuid, or none of them."""
+        self._create(
+            'resource_classes',
+            chain.from_iterable(inventories for _, inventories in changes.values()),
+            self._classes,
+        )
+        self._call(
+            'POST',
+            '/reshaper',
+            json={
+                'allocations': {},
+                'inventories': {
+                    uuid: {'resource_provider_generation': generation, 'inventories': inventories}
+                    for uuid, (generation, inventories) in changes.items()
+                },
+            },
+        )
+        # The answer has no generations. Placement increments that of a provider twice if its new
+        # inventory is not empty. Should that change, the next read finds other generations.
+        return {
+            uuid: generation + (2 if inventories else 1)
+            for uuid, (generation, inventories) in changes.items()
+        }
 
     def set_traits(self, uuid: str, generation: int, traits: Iterable[str]) -> int:
-        """Replace all; the generation stays if nothing changed, so this is as good as a read."""
+        """Replace all traits; the generation stays if nothing changed."""
         self._create('traits', traits, self._traits)
-        return self._call('PUT', f'/resource_providers/{uuid}/traits', json={
-            'resource_provider_generation': generation, 'traits': sorted(traits),
-        })['resource_provider_generation']
+        answer = self._call(
+            'PUT',
+            f'/resource_providers/{uuid}/traits',
+            json={'resource_provider_generation': generation, 'traits': sorted(traits)},
+        )
+        return int(answer['resource_provider_generation'])
 
     def allocations(self, consumer: str) -> set[str]:
-        """The providers on which a consumer holds something."""
+        """Returns the providers of which a consumer has allocations."""
         return set(self._call('GET', f'/allocations/{consumer}')['allocations'])
 
     def consumers(self, uuid: str) -> set[str]:
-        """Those that hold something of a provider; none if there is no such provider."""
+        """Returns the consumers of a provider; none if there is no such provider."""
         try:
-            return set(self._call('GET', f'/resource_providers/{uuid}/allocations')[
-                'allocations'])
+            return set(self._call('GET', f'/resource_providers/{uuid}/allocations')['allocations'])
         except Stale:
             return set()
 
     def consumer_type(self, consumer: str) -> str | None:
-        """INSTANCE, MIGRATION…; None if it holds nothing any more."""
-        return self._call('GET', f'/allocations/{consumer}').get('consumer_type')
+        """Returns INSTANCE, MIGRATION…; None if the consumer has no allocations any more."""
+        found: str | None = self._call('GET', f'/allocations/{consumer}').get('consumer_type')
+        return found
 
     def learn_traits(self, traits: Iterable[str]) -> None:
-        """See at once which of these exist, so that only the others are created."""
+        """Read which of these traits exist, in few calls, so that only missing ones are created."""
         for names in _chunks(sorted(_custom(traits) - self._traits)):
             query = {'name': f'in:{",".join(names)}'}
             self._traits.update(self._call('GET', '/traits', params=query)['traits'])
+
+    def unknown_names(self, names: Iterable[str]) -> set[str]:
+        """Returns those of these names that are neither traits nor resource classes."""
+        unknown = set(names)
+        answer = self._call('GET', '/resource_classes')['resource_classes']
+        unknown -= {each['name'] for each in answer}
+        for chunk in _chunks(sorted(unknown)):
+            query = {'name': f'in:{",".join(chunk)}'}
+            unknown -= {*self._call('GET', '/traits', params=query)['traits']}
+        return unknown
 
     def _create(self, collection: str, names: Iterable[str], existing: set[str]) -> None:
         """Create the custom names that are not known to exist."""
@@ -135,25 +188,33 @@ class PlacementApi:
             self._call('PUT', f'/{collection}/{name}')
             existing.add(name)
 
-    def _call(self, method: str, path: str, **kwargs: Any) -> Any:
-        headers = {'OpenStack-API-Version': f'placement {MICROVERSION}',
-                   'Accept': 'application/json'}
+    def _call(self, method: str, path: str, **kwargs: Any) -> Row:
+        """Returns the document of the answer, an empty one if there is none."""
+        return _decode(self._answer(method, path, **kwargs))
+
+    def _answer(self, method: str, path: str, **kwargs: Any) -> requests.Response:
         try:
-            response = self._adapter.request(path, method, headers=headers, raise_exc=False,
-                                             **kwargs)
-            if response.ok:
-                return response.json() if response.content else None
+            response: requests.Response = self._service.request(
+                path,
+                method,
+                headers={'Accept': 'application/json'},
+                raise_exc=False,
+                **MICROVERSION,
+                **kwargs,
+            )
         except (exceptions.ClientException, requests.RequestException) as error:
             raise errors.PlacementUnavailable(why=str(error)) from error
+        if response.ok:
+            return response
         code, detail = _explain(response)
         what = f'{method} {path} answered {response.status_code}: {detail}'
         match response.status_code:
             case HTTPStatus.CONFLICT:
                 raise REASONS.get(code, Stale)(what)
-            case HTTPStatus.NOT_FOUND:  # we name only what we have just seen
+            case HTTPStatus.NOT_FOUND:  # calls name only providers that have just been read
                 raise Stale(what)
             case HTTPStatus.BAD_REQUEST:
-                self._traits.clear()  # perhaps one was deleted behind our back
+                self._traits.clear()  # one of them may have been deleted
                 self._classes.clear()
                 raise Refused(what)
             case HTTPStatus.FORBIDDEN:
@@ -161,8 +222,16 @@ class PlacementApi:
         raise errors.PlacementUnavailable(why=what)
 
 
+def _decode(response: requests.Response) -> Row:
+    try:
+        answer: Row = response.json() if response.content else {}
+    except requests.RequestException as error:
+        raise errors.PlacementUnavailable(why=str(error)) from error
+    return answer
+
+
 def _explain(response: requests.Response) -> tuple[str, str]:
-    """The code and the sentence of an error, whoever sent it."""
+    """Returns the code and the message of an error, from Placement or from a proxy."""
     try:
         [error] = response.json()['errors']
         # the first paragraph only says what the status means
@@ -172,12 +241,12 @@ def _explain(response: requests.Response) -> tuple[str, str]:
 
 
 def _custom(names: Iterable[str]) -> set[str]:
-    """Those that may have to be created; the standard ones come with Placement."""
+    """Returns the custom names. The standard ones exist in every Placement."""
     return {name for name in names if CUSTOM.fullmatch(name)}
 
 
 def _chunks(names: list[str]) -> Iterable[list[str]]:
-    """The names in groups that fit into a query."""
+    """Yields the names in groups that fit into a query string."""
     chunk: list[str] = []
     for name in names:
         if chunk and len(','.join((*chunk, name))) > LONGEST_QUERY:

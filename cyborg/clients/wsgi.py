@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP without a socket: a WSGI application of this process, reached like any other service."""
+"""HTTP without a socket: calls a WSGI application in this process like any other service."""
 
 import io
 from collections.abc import Mapping
 from concurrent import futures
 from typing import Any
+from urllib import parse
 from wsgiref.types import WSGIApplication
 
 import requests
@@ -13,21 +14,30 @@ from requests import adapters, structures, utils
 
 
 class Transport(adapters.BaseAdapter):
-    """Hands each request to the application, in a thread of its own as a server would.
+    """Passes each request to the application in a new thread, as a server does.
 
-    What the application keeps by thread, its request context above all, is then not mixed with
-    the caller's. Nothing is kept between requests, so threads may share a transport. There is
-    no wire: time-outs, certificates and proxies mean nothing here.
+    So thread-local data of the application, such as its request context, is not mixed with that
+    of the caller. Nothing is kept between requests, so threads may share a transport. Time-outs,
+    certificates and proxies have no effect.
     """
 
-    def __init__(self, application: WSGIApplication) -> None:
+    def __init__(self, application: WSGIApplication, path: str = '') -> None:
+        """``path`` is the part of a URL below which the application is."""
         super().__init__()
         self._application = application
+        self._path = path.rstrip('/')
 
-    def send(self, request: requests.PreparedRequest, stream: bool = False,
-             timeout: Any = None, verify: bool | str = True, cert: Any = None,
-             proxies: Mapping[str, str] | None = None) -> requests.Response:
+    def send(
+        self,
+        request: requests.PreparedRequest,
+        stream: bool = False,
+        timeout: Any = None,
+        verify: bool | str = True,
+        cert: Any = None,
+        proxies: Mapping[str, str] | None = None,
+    ) -> requests.Response:
         asked = webob.Request.blank(request.url, method=request.method)
+        asked.script_name, asked.path_info = self._path, asked.path_info.removeprefix(self._path)
         asked.headers.update(request.headers)
         body = request.body or b''
         asked.body = body.encode() if isinstance(body, str) else body
@@ -47,5 +57,5 @@ class Transport(adapters.BaseAdapter):
 
 
 def mount(session: requests.Session, prefix: str, application: WSGIApplication) -> None:
-    """Serve this session's requests below a URL from an application; no other session's."""
-    session.mount(prefix, Transport(application))
+    """Have an application serve the requests of this session below a URL."""
+    session.mount(prefix, Transport(application, parse.urlsplit(prefix).path))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose images are loaded, and what is left behind."""
+"""Which images a project may load, and that no file is left behind."""
 
 import hashlib
 
@@ -9,8 +9,8 @@ from oslo_config import cfg
 from cyborg import conf as options
 from cyborg import errors
 from cyborg.accelerator.driver import Driver
-from cyborg.agent.bitstreams import Bitstreams, Wanted
-from cyborg.agent.drivers import Guard
+from cyborg.agent.bitstreams import Bitstreams, WantedImage
+from cyborg.agent.driver_guard import Guard
 
 IMAGE = '4f0c5ab1-3f5c-4b7e-9a35-0b1c7c2d9f10'
 DATA = b'bits'
@@ -37,9 +37,15 @@ class Images:
         self._facts = facts
 
     def image(self, uuid, request_id):
-        return {'id': uuid, 'status': 'active', 'size': len(DATA), 'os_hash_algo': 'sha256',
-                'os_hash_value': hashlib.sha256(DATA).hexdigest(), 'visibility': 'private',
-                'owner': 'theirs'} | self._facts
+        return {
+            'id': uuid,
+            'status': 'active',
+            'size': len(DATA),
+            'os_hash_algo': 'sha256',
+            'os_hash_value': hashlib.sha256(DATA).hexdigest(),
+            'visibility': 'private',
+            'owner': 'theirs',
+        } | self._facts
 
     def members(self, uuid, request_id):
         return {'friends': 'pending'}
@@ -65,19 +71,23 @@ def driver():
 @pytest.fixture
 def load(conf, driver):
     def load(glance, project_id=None):
-        wanted = Wanted({'bitstream_id': IMAGE}, '8086', [], [], project_id, None)
+        wanted = WantedImage({'bitstream_id': IMAGE}, '8086', [], [], project_id, None)
         with Bitstreams(conf, 'compute1', glance).fetched(wanted) as image:
             Guard(driver, 60).program('card', 'region0', image.path, image.properties)
+
     return load
 
 
 @pytest.mark.parametrize('project', [None, 'theirs', 'mine', 'friends'])
-@pytest.mark.parametrize(('visibility', 'allowed'), [
-    ('public', {None, 'theirs', 'mine', 'friends'}),
-    ('community', {None, 'theirs', 'mine', 'friends'}),
-    ('shared', {None, 'theirs', 'friends'}),
-    ('private', {None, 'theirs'}),
-])
+@pytest.mark.parametrize(
+    ('visibility', 'allowed'),
+    [
+        ('public', {None, 'theirs', 'mine', 'friends'}),
+        ('community', {None, 'theirs', 'mine', 'friends'}),
+        ('shared', {None, 'theirs', 'friends'}),
+        ('private', {None, 'theirs'}),
+    ],
+)
 def test_a_project_gets_the_images_it_sees(load, driver, visibility, allowed, project):
     glance = Images(visibility=visibility)
     if project in allowed:

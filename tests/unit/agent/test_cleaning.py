@@ -13,7 +13,7 @@ from cyborg import errors, objects
 from cyborg.accelerator import cleaning
 from cyborg.accelerator.driver import Driver
 from cyborg.agent.cleaning import Cleaner, scripts
-from cyborg.agent.drivers import Guard
+from cyborg.agent.driver_guard import Guard
 from tests.fixtures.cloud import eventually
 
 UUID = '1b0ba0f3-4b5c-4b55-8a5c-8a5b7b0d1c00'
@@ -30,9 +30,22 @@ class Washing(Driver):
         self.done, self._fails, self._hangs, self.gate = [], fails, hangs, threading.Event()
 
     def discover(self):
-        return [objects.Device(key='d', type='GPU', vendor='10de', driver_name='', deployables=[
-            objects.Deployable(name='d', num_accelerators=1, traits=[], attach_handles=[
-                objects.AttachHandle(key='k', type='TEST_PCI', info=INFO)])])]
+        return [
+            objects.Device(
+                key='d',
+                type='GPU',
+                vendor='10de',
+                driver_name='',
+                deployables=[
+                    objects.Deployable(
+                        name='d',
+                        num_accelerators=1,
+                        traits=[],
+                        attach_handles=[objects.AttachHandle(key='k', type='TEST_PCI', info=INFO)],
+                    )
+                ],
+            )
+        ]
 
     def clean(self, handle, step, deployable):
         self.done.append((step, handle.uuid, deployable))
@@ -71,20 +84,30 @@ def cleaner(conf):
 @pytest.fixture
 def script(tmp_path):
     """Write one for a driver."""
+
     def script(name, text, driver='washing', mode=0o755):
         path = tmp_path / 'clean.d' / driver / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f'#!/bin/sh\n{text}\n')
         path.chmod(mode)
         return path
+
     return script
 
 
 def task(**facts):
     handle = objects.AttachHandle(uuid=UUID, key='k', type='PCI', info=INFO)
-    return objects.Task(uuid=UUID, kind='clean', generation=1, driver_name='washing',
-                        device_key='d', deployable_name='d_region0', deployable_uuid=UUID,
-                        handle=handle, **facts)
+    return objects.Task(
+        uuid=UUID,
+        kind='clean',
+        generation=1,
+        driver_name='washing',
+        device_key='d',
+        deployable_name='d_region0',
+        deployable_uuid=UUID,
+        handle=handle,
+        **facts,
+    )
 
 
 def names(steps):
@@ -109,8 +132,7 @@ def test_the_steps_of_the_level_are_done_in_their_order(cleaner):
 
 
 def test_a_lower_level_leaves_steps_out(cleaner):
-    assert names(cleaner.clean(Guard(Washing(), 60), task(cleaning='reset'))) == [
-        'reset', 'verify']
+    assert names(cleaner.clean(Guard(Washing(), 60), task(cleaning='reset'))) == ['reset', 'verify']
 
 
 def test_at_the_level_none_nothing_is_done_though_there_are_scripts(cleaner, script):
@@ -121,7 +143,9 @@ def test_at_the_level_none_nothing_is_done_though_there_are_scripts(cleaner, scr
 def test_options_of_a_driver_come_before_those_for_all(conf):
     conf.set_override('driver_levels', {'washing': 'reset'}, 'cleaning')
     assert names(Cleaner(conf, 'compute1').clean(Guard(Washing(), 60), task())) == [
-        'reset', 'verify']
+        'reset',
+        'verify',
+    ]
 
 
 def test_the_first_step_that_fails_ends_it(cleaner):
@@ -129,9 +153,12 @@ def test_the_first_step_that_fails_ends_it(cleaner):
     told = failure(cleaner, driver)
     assert told.faultstring == (
         'Step format failed: Driver washing failed: it is busy. It needs nvme-cli on the host, '
-        'and a disk that can be formatted or sanitized.')
+        'and a disk that can be formatted or sanitized.'
+    )
     assert [(step.name, bool(step.error)) for step in told.steps] == [
-        ('reset', False), ('format', True)]
+        ('reset', False),
+        ('format', True),
+    ]
     assert [name for name, *_ in driver.done] == ['reset', 'format']
 
 
@@ -161,6 +188,7 @@ def test_a_driver_may_take_longer_to_clean_than_for_other_calls(cleaner):
     class Slow(Washing):
         def clean(self, handle, step, deployable):
             time.sleep(0.05)
+
     assert len(cleaner.clean(Guard(Slow(), 0.001), task())) == 3
 
 
@@ -182,9 +210,16 @@ def test_scripts_are_run_after_the_steps_in_the_order_of_their_names(cleaner, sc
     for name in ('20-second', '10-first.sh'):
         script(name, f'echo $0 >> {tmp_path}/ran')
     assert names(cleaner.clean(Guard(Washing(), 60), task())) == [
-        'reset', 'format', 'verify', 'washing/10-first.sh', 'washing/20-second']
+        'reset',
+        'format',
+        'verify',
+        'washing/10-first.sh',
+        'washing/20-second',
+    ]
     assert [line.rpartition('/')[2] for line in (tmp_path / 'ran').read_text().split()] == [
-        '10-first.sh', '20-second']
+        '10-first.sh',
+        '20-second',
+    ]
 
 
 def test_a_script_alone_can_clean_what_a_driver_cannot(cleaner, script):
@@ -192,8 +227,9 @@ def test_a_script_alone_can_clean_what_a_driver_cannot(cleaner, script):
     assert names(cleaner.clean(Guard(Plain(), 60), task())) == ['plain/10-wash']
 
 
-@pytest.mark.parametrize('name', ['README', '10-wash~', '10-wash.bak', '10-wash.rpmnew', 'wash',
-                                  '.10-wash.swp'])
+@pytest.mark.parametrize(
+    'name', ['README', '10-wash~', '10-wash.bak', '10-wash.rpmnew', 'wash', '.10-wash.swp']
+)
 def test_other_files_are_no_scripts(script, name):
     assert scripts(script(name, 'exit 1').parent) == []
 
@@ -204,9 +240,16 @@ def test_a_script_is_told_what_it_cleans_and_nothing_else(cleaner, script, tmp_p
     cleaner.clean(Guard(Washing(), 60), task(arq_uuid=UUID, project_id='p1', cleaning='full'))
     told = (tmp_path / 'env').read_text().splitlines()
     assert {line for line in told if line.startswith('CYBORG_')} == {
-        'CYBORG_ADDRESS=0000:3b:00.1', f'CYBORG_HANDLE_UUID={UUID}', 'CYBORG_DEVICE_KEY=d',
-        'CYBORG_DEPLOYABLE=d_region0', 'CYBORG_DRIVER=washing', f'CYBORG_ARQ_UUID={UUID}',
-        'CYBORG_PROJECT_ID=p1', 'CYBORG_HOST=compute1', 'CYBORG_LEVEL=full'}
+        'CYBORG_ADDRESS=0000:3b:00.1',
+        f'CYBORG_HANDLE_UUID={UUID}',
+        'CYBORG_DEVICE_KEY=d',
+        'CYBORG_DEPLOYABLE=d_region0',
+        'CYBORG_DRIVER=washing',
+        f'CYBORG_ARQ_UUID={UUID}',
+        'CYBORG_PROJECT_ID=p1',
+        'CYBORG_HOST=compute1',
+        'CYBORG_LEVEL=full',
+    }
     assert not any('secret' in line for line in told)
     assert told[-1] == '/'
 
@@ -215,7 +258,8 @@ def test_a_script_that_fails_tells_its_last_lines(cleaner, script):
     script('10-noisy', 'seq 100; echo the disk is stuck >&2; exit 3')
     told = failure(cleaner, Washing())
     assert told.faultstring.endswith(
-        '10-noisy ended with 3: 97 / 98 / 99 / 100 / the disk is stuck')
+        '10-noisy ended with 3: 97 / 98 / 99 / 100 / the disk is stuck'
+    )
     assert names(told.steps)[-1] == 'washing/10-noisy'
 
 
@@ -248,16 +292,19 @@ def is_gone(process):
         return True
 
 
-@pytest.mark.parametrize('spoil, why', [
-    (lambda path: path.chmod(0o775), 'can be written by other users'),
-    (lambda path: path.chmod(0o757), 'can be written by other users'),
-    (lambda path: path.chmod(0o644), 'cannot be executed'),
-    (lambda path: (path.unlink(), path.symlink_to('/bin/true')), 'is not a regular file'),
-    (lambda path: (path.unlink(), path.mkdir()), 'is not a regular file'),
-    (lambda path: path.parent.chmod(0o777), 'can be written by other users'),
-    (lambda path: path.parent.parent.chmod(0o777), 'can be written by other users'),
-    (lambda path: path.write_text('#!/nonexistent/shell\n'), 'does not run: No such file'),
-])
+@pytest.mark.parametrize(
+    'spoil, why',
+    [
+        (lambda path: path.chmod(0o775), 'can be written by other users'),
+        (lambda path: path.chmod(0o757), 'can be written by other users'),
+        (lambda path: path.chmod(0o644), 'cannot be executed'),
+        (lambda path: (path.unlink(), path.symlink_to('/bin/true')), 'is not a regular file'),
+        (lambda path: (path.unlink(), path.mkdir()), 'is not a regular file'),
+        (lambda path: path.parent.chmod(0o777), 'can be written by other users'),
+        (lambda path: path.parent.parent.chmod(0o777), 'can be written by other users'),
+        (lambda path: path.write_text('#!/nonexistent/shell\n'), 'cannot be run: No such file'),
+    ],
+)
 def test_a_script_that_is_not_safe_is_not_run(cleaner, script, spoil, why):
     spoil(script('10-wash', 'exit 0'))
     assert why in failure(cleaner, Washing()).faultstring
@@ -272,22 +319,26 @@ def test_a_script_of_another_user_is_not_run(cleaner, script):
 def test_a_directory_that_is_none_is_told(cleaner, tmp_path):
     (tmp_path / 'clean.d').mkdir()
     (tmp_path / 'clean.d/washing').write_text('')
-    assert 'clean.d/washing cannot be read: Not a directory' in failure(
-        cleaner, Washing()).faultstring
+    assert (
+        'clean.d/washing cannot be read: Not a directory' in failure(cleaner, Washing()).faultstring
+    )
 
 
 # -- what is reported ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize('options, driver, expected', [
-    ({}, Washing, 'full'),
-    ({'level': 'none'}, Washing, 'none'),
-    ({'level': 'reset', 'driver_levels': {'plain': 'full'}}, Washing, 'reset'),
-    # what is required and cannot be done is tried, and told
-    ({}, Plain, 'full'),
-    ({'required': False}, Plain, 'none'),
-    ({'required': False}, Washing, 'full'),
-])
+@pytest.mark.parametrize(
+    'options, driver, expected',
+    [
+        ({}, Washing, 'full'),
+        ({'level': 'none'}, Washing, 'none'),
+        ({'level': 'reset', 'driver_levels': {'plain': 'full'}}, Washing, 'reset'),
+        # what is required and cannot be done is tried, and told
+        ({}, Plain, 'full'),
+        ({'required': False}, Plain, 'none'),
+        ({'required': False}, Washing, 'full'),
+    ],
+)
 def test_handles_are_reported_with_their_level(conf, options, driver, expected):
     for name, value in options.items():
         conf.set_override(name, value, 'cleaning')
@@ -310,7 +361,7 @@ def test_nothing_is_cleaned_by_default():
 @pytest.mark.parametrize('option', ['driver_levels', 'driver_required'])
 def test_a_driver_that_is_not_known_is_a_mistake(conf, option):
     conf.set_override(option, {'nvme': 'full' if option == 'driver_levels' else True}, 'cleaning')
-    with pytest.raises(errors.ConfigError, match=f'{option} names nvme, which is no driver'):
+    with pytest.raises(errors.ConfigError, match=f'{option} names nvme, which is not a driver'):
         Cleaner(conf, 'compute1')
 
 

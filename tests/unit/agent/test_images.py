@@ -17,7 +17,7 @@ from oslo_config import cfg
 
 from cyborg import conf as options
 from cyborg import errors
-from cyborg.agent.bitstreams import Bitstreams, Wanted
+from cyborg.agent.bitstreams import Bitstreams, WantedImage
 from cyborg.clients.glance import Glance
 from cyborg.sim import glance as sim
 
@@ -41,8 +41,7 @@ def glance():
 def conf(tmp_path, glance):
     conf = cfg.ConfigOpts()
     options.register(conf)
-    (tmp_path / 'cyborg.conf').write_text(
-        f'[glance]\nauth_type = none\nendpoint = {glance.url}\n')
+    (tmp_path / 'cyborg.conf').write_text(f'[glance]\nauth_type = none\nendpoint = {glance.url}\n')
     conf(['--config-file', str(tmp_path / 'cyborg.conf')])
     (tmp_path / 'state').mkdir()
     conf.set_override('state_path', str(tmp_path / 'state'))
@@ -62,11 +61,12 @@ def made(conf):
         for name, value in options.items():
             conf.set_override(name, value, 'agent')
         return Bitstreams(conf, 'compute1', Glance.connect(conf))
+
     return make
 
 
 def fetch(bitstreams, progress=lambda sentence: None, **wanted):
-    with bitstreams.fetched(Wanted(**wanted), progress) as fetched:
+    with bitstreams.fetched(WantedImage(**wanted), progress) as fetched:
         assert fetched.path.stat().st_mode & 0o777 == 0o600
         return fetched.uuid, fetched.path.read_bytes()
 
@@ -96,7 +96,7 @@ def test_an_image_is_found_by_its_id_in_either_spelling(made, glance):
     name = glance.add(DATA, color='green', tags=['FPGA'], min_disk=0)
     bitstreams = made()
     for spelling in (name, name.replace('-', ''), name.upper()):
-        with bitstreams.fetched(Wanted({'bitstream_id': spelling})) as fetched:
+        with bitstreams.fetched(WantedImage({'bitstream_id': spelling})) as fetched:
             assert (fetched.uuid, fetched.path.read_bytes()) == (name, DATA)
             assert fetched.properties['color'] == 'green'
             assert all(isinstance(value, str) for value in fetched.properties.values())
@@ -110,11 +110,12 @@ def test_an_id_that_is_none_never_becomes_a_path(made, glance, value):
     assert glance.requests == []
 
 
-@pytest.mark.parametrize('image', [
-    {}, {'colour': 'green'}, {'bitstream_id': FUNCTION, 'function_id': FUNCTION}])
+@pytest.mark.parametrize(
+    'image', [{}, {'colour': 'green'}, {'bitstream_id': FUNCTION, 'function_id': FUNCTION}]
+)
 def test_a_request_names_an_image_in_one_way(image):
     with pytest.raises(errors.ImageRefused, match='exactly one of'):
-        Wanted(image)
+        WantedImage(image)
 
 
 @pytest.mark.parametrize('facts', [{'name': 'gzip.gbs'}, {'bs-name': 'gzip.gbs'}])
@@ -148,30 +149,33 @@ def test_an_image_is_found_by_the_name_of_its_function(made, glance, key):
 def test_the_region_chooses_among_images_of_one_function(made, glance):
     glance.add(b'other', function_uuid=FUNCTION, region_uuid=str(uuid.uuid4()))
     name = glance.add(DATA, function_uuid=FUNCTION, region_uuid=REGION.replace('-', ''))
-    assert fetch(made(), image={'function_id': FUNCTION},
-                 region_types=[REGION]) == (name, DATA)
+    assert fetch(made(), image={'function_id': FUNCTION}, region_types=[REGION]) == (name, DATA)
 
 
 def test_none_is_said(made, glance):
     glance.add(DATA, function_uuid=FUNCTION, status='deactivated')
     assert refusal(made(), image={'function_id': FUNCTION}) == (
         f'Image of function {FUNCTION} is not loaded: Glance has no active image whose '
-        'function_uuid or accel:function_id is that.')
+        'function_uuid or accel:function_id has this value.'
+    )
 
 
 def test_of_those_that_do_not_fit_it_is_said_why(made, glance):
     name = glance.add(DATA, function_name='gzip', vendor='xilinx')
-    assert refusal(made(), image={'function_name': 'gzip'}, vendor='8086',
-                   boards=['intel pac']) == (
-        f'Image of function gzip is not loaded: none that Glance has fits: {name}: its vendor is '
-        'xilinx; the deployable has 8086, intel.')
+    assert refusal(
+        made(), image={'function_name': 'gzip'}, vendor='8086', boards=['intel pac']
+    ) == (
+        'Image of function gzip is not loaded: no image in Glance matches the deployable: '
+        f'{name}: its vendor is xilinx; the deployable has 8086, intel.'
+    )
 
 
 def test_several_are_named(made, glance):
     names = sorted(glance.add(DATA, name='gzip') for _ in range(2))
     assert refusal(made(), image={'bitstream_name': 'gzip'}) == (
-        f'Image named gzip is not loaded: 2 images are: {", ".join(names)}. Name one by its '
-        'bitstream_id, or remove the property from the others.')
+        f'Image named gzip is not loaded: 2 images match: {", ".join(names)}. Ask for one of '
+        'them by bitstream_id, or remove the property from the others.'
+    )
 
 
 def test_an_image_that_has_both_properties_is_one(made, glance):
@@ -189,38 +193,42 @@ def test_images_of_servers_that_ask_for_a_function_are_none_that_have_it(made, g
     assert fetch(made(), image={'function_id': FUNCTION}) == (name, DATA)
 
 
-@pytest.mark.parametrize(('facts', 'members', 'is_found'), [
-    ({'visibility': 'public'}, {}, True),
-    ({'visibility': 'private', 'owner': 'mine'}, {}, True),
-    ({'visibility': 'community', 'owner': 'mine'}, {}, True),
-    ({'visibility': 'shared'}, {'mine': 'accepted'}, True),
-    ({'visibility': 'shared'}, {'mine': 'pending'}, False),
-    ({'visibility': 'shared'}, {'other': 'accepted'}, False),
-    ({'visibility': 'private'}, {'mine': 'accepted'}, False),
-    ({'visibility': 'community'}, {}, False),
-])
+@pytest.mark.parametrize(
+    ('facts', 'members', 'is_found'),
+    [
+        ({'visibility': 'public'}, {}, True),
+        ({'visibility': 'private', 'owner': 'mine'}, {}, True),
+        ({'visibility': 'community', 'owner': 'mine'}, {}, True),
+        ({'visibility': 'shared'}, {'mine': 'accepted'}, True),
+        ({'visibility': 'shared'}, {'mine': 'pending'}, False),
+        ({'visibility': 'shared'}, {'other': 'accepted'}, False),
+        ({'visibility': 'private'}, {'mine': 'accepted'}, False),
+        ({'visibility': 'community'}, {}, False),
+    ],
+)
 def test_a_project_is_not_given_an_image_that_others_put_forward(
-        made, glance, facts, members, is_found):
+    made, glance, facts, members, is_found
+):
     name = glance.add(DATA, name='gzip', **facts)
     glance.members[name] = members
     wanted = {'image': {'bitstream_name': 'gzip'}, 'project_id': 'mine'}
     if is_found:
         assert fetch(made(), **wanted) == (name, DATA)
     else:
-        assert 'project mine owns' in refusal(made(), **wanted)
+        assert 'owned by project mine' in refusal(made(), **wanted)
 
 
 def test_a_foreign_image_is_refused_by_its_id_too(made, glance):
     name = glance.add(DATA, status='deactivated')
     assert refusal(made(), **by_id(name), project_id='mine') == (
-        f'Image {name} is not loaded: project mine does not see it.')
+        f'Image {name} is not loaded: project mine cannot see it.'
+    )
     assert downloads(glance) == 0
 
 
 def test_a_search_that_glance_does_not_accept_is_said(made, glance):
     glance.refuses = 400
-    assert 'does not accept what it is asked for' in refusal(
-        made(), image={'function_name': '\U0001f600'})
+    assert 'does not accept the query' in refusal(made(), image={'function_name': '\U0001f600'})
 
 
 def test_an_image_of_servers_says_what_they_need(made, glance):
@@ -230,7 +238,7 @@ def test_an_image_of_servers_says_what_they_need(made, glance):
         assert bitstreams.vm_image_request(name, 'admin') == {key: 'x'}
     assert bitstreams.vm_image_request(glance.add(b'a disk'), 'admin') == {}
     assert bitstreams.vm_image_request(str(uuid.uuid4()), 'admin') == {}
-    with pytest.raises(errors.ImageRefused, match='does not see it'):
+    with pytest.raises(errors.ImageRefused, match='cannot see it'):
         bitstreams.vm_image_request(name, 'mine')
     both = glance.add(b'a disk', **{'accel:function_id': 'x', 'accel:bitstream_id': 'y'})
     with pytest.raises(errors.ImageRefused, match='accel:bitstream_id, accel:function_id; only'):
@@ -242,30 +250,35 @@ def test_an_image_of_servers_says_what_they_need(made, glance):
 # Fetching
 
 
-@pytest.mark.parametrize(('facts', 'why'), [
-    ({'os_hash_value': hashlib.sha512(b'other').hexdigest()}, 'does not have its sha512 hash'),
-    ({'os_hash_value': None}, 'has no os_hash_value'),
-    ({'os_hash_value': '../../etc/passwd'}, 'is not a hash'),
-    ({'os_hash_algo': 'md5'}, 'md5, which is not good enough'),
-    ({'size': len(DATA) + 1}, f'does not have {len(DATA) + 1} bytes'),
-    ({'size': len(DATA) - 1}, f'does not have {len(DATA) - 1} bytes'),
-    ({'size': MIB + 1}, 'max_bitstream_size allows 1 to 1048576'),
-    ({'size': 0}, 'it has 0 bytes'),
-    ({'status': 'queued'}, 'it is queued, not active'),
-])
+@pytest.mark.parametrize(
+    ('facts', 'why'),
+    [
+        ({'os_hash_value': hashlib.sha512(b'other').hexdigest()}, 'does not match its sha512 hash'),
+        ({'os_hash_value': None}, 'has no os_hash_value'),
+        ({'os_hash_value': '../../etc/passwd'}, 'is not a hash'),
+        ({'os_hash_algo': 'md5'}, 'md5, is too weak'),
+        ({'size': len(DATA) + 1}, f'is not {len(DATA) + 1} bytes long'),
+        ({'size': len(DATA) - 1}, f'is not {len(DATA) - 1} bytes long'),
+        ({'size': MIB + 1}, 'max_bitstream_size allows 1 to 1048576'),
+        ({'size': 0}, 'it has 0 bytes'),
+        ({'status': 'queued'}, 'it is queued, not active'),
+    ],
+)
 @pytest.mark.parametrize('cache', [0, 1])
-def test_an_image_that_is_not_what_glance_says_is_refused(
-        made, glance, state, cache, facts, why):
+def test_an_image_that_is_not_what_glance_says_is_refused(made, glance, state, cache, facts, why):
     name = glance.add(DATA, **facts)
     assert why in refusal(made(max_bitstream_size=1, bitstream_cache_size=cache), **by_id(name))
     assert files(state) == []
 
 
-@pytest.mark.parametrize(('status', 'kind', 'sentence'), [
-    (401, errors.Unavailable, 'does not accept the credentials'),
-    (404, errors.ImageRefused, 'Glance does not have it, or not for us'),
-    (503, errors.Unavailable, 'Glance answered 503'),
-])
+@pytest.mark.parametrize(
+    ('status', 'kind', 'sentence'),
+    [
+        (401, errors.Unavailable, 'does not accept the credentials'),
+        (404, errors.ImageRefused, 'Glance does not have it, or does not show it'),
+        (503, errors.Unavailable, 'Glance answered 503'),
+    ],
+)
 def test_a_glance_that_refuses_is_an_error(made, glance, state, status, kind, sentence):
     name = glance.add(DATA)
     glance.refuses = status
@@ -278,7 +291,7 @@ def test_an_image_that_breaks_off_leaves_nothing_behind(made, glance, state):
     name = glance.add(DATA * 100)
     bitstreams = made(bitstream_cache_size=10)
     glance.breaks_off = True
-    with pytest.raises(errors.Unavailable, match='Glance broke off'):
+    with pytest.raises(errors.Unavailable, match='connection to Glance broke'):
         fetch(bitstreams, **by_id(name))
     assert files(state) == []
     glance.breaks_off = False
@@ -286,8 +299,9 @@ def test_an_image_that_breaks_off_leaves_nothing_behind(made, glance, state):
 
 
 def test_what_fails_while_an_image_is_used_is_not_taken_for_a_failure_to_fetch_it(
-        made, glance, state):
-    wanted = Wanted({'bitstream_id': glance.add(DATA)})
+    made, glance, state
+):
+    wanted = WantedImage({'bitstream_id': glance.add(DATA)})
     with pytest.raises(PermissionError), made().fetched(wanted):
         raise PermissionError(1, 'the card')
     assert files(state) == []
@@ -295,8 +309,7 @@ def test_what_fails_while_an_image_is_used_is_not_taken_for_a_failure_to_fetch_i
 
 def test_progress_is_told_now_and_then(conf, glance):
     name, told, times = glance.add(b'x' * 8 * MIB), [], iter(range(0, 100, 2))
-    bitstreams = Bitstreams(conf, 'compute1', Glance.connect(conf),
-                            clock=lambda: next(times) / 4)
+    bitstreams = Bitstreams(conf, 'compute1', Glance.connect(conf), clock=lambda: next(times) / 4)
     fetch(bitstreams, progress=told.append, **by_id(name))
     assert told[0] == f'Fetching image {name} (8388608 bytes).'
     assert 1 < len(told) < 8
@@ -306,6 +319,7 @@ def test_progress_is_told_now_and_then(conf, glance):
 def test_who_is_told_can_call_it_off(made, glance, state):
     def tell(sentence):
         raise errors.Conflict('called off')
+
     with pytest.raises(errors.Conflict):
         fetch(made(), progress=tell, **by_id(glance.add(DATA)))
     assert files(state) == []
@@ -315,7 +329,7 @@ FULL = """\
 import errno, os, pathlib, subprocess, sys
 from oslo_config import cfg
 from cyborg import conf as options, errors
-from cyborg.agent.bitstreams import Bitstreams, Wanted
+from cyborg.agent.bitstreams import Bitstreams, WantedImage
 from cyborg.clients.glance import Glance
 file, name, other = sys.argv[1:]
 conf = cfg.ConfigOpts()
@@ -324,33 +338,40 @@ conf(['--config-file', file])
 subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=5m', 'tmpfs', conf.state_path], check=True)
 conf.set_override('bitstream_cache_size', 100, 'agent')
 bitstreams = Bitstreams(conf, 'compute1', Glance.connect(conf))
-with bitstreams.fetched(Wanted({'bitstream_id': other})):
+with bitstreams.fetched(WantedImage({'bitstream_id': other})):
     pass
 assert any(path.is_file() for path in pathlib.Path(conf.state_path).rglob('*'))
 try:
-    with bitstreams.fetched(Wanted({'bitstream_id': name})):
+    with bitstreams.fetched(WantedImage({'bitstream_id': name})):
         pass
 except errors.ImageRefused as error:
     print(error.faultstring)
 print([str(path) for path in pathlib.Path(conf.state_path).rglob('*') if path.is_file()])
 # the cache makes room for what would fit without it
-with bitstreams.fetched(Wanted({'bitstream_id': other})):
+with bitstreams.fetched(WantedImage({'bitstream_id': other})):
     print('fits')
 """
 
 
 def test_a_full_disk_is_an_error_and_leaves_nothing_behind(conf, glance, state, tmp_path):
-    if not shutil.which('unshare') or subprocess.run([*ENTER, 'true'],
-                                                     capture_output=True).returncode:
+    if (
+        not shutil.which('unshare')
+        or subprocess.run([*ENTER, 'true'], capture_output=True).returncode
+    ):
         pytest.skip('no namespace for a small file system')
     name, other = glance.add(b'x' * 8 * MIB), glance.add(b'y' * 3 * MIB)
     with (tmp_path / 'cyborg.conf').open('a') as file:
         file.write(f'[DEFAULT]\nstate_path = {state}\n')
     told = subprocess.run(
         [*ENTER, sys.executable, '-c', FULL, str(tmp_path / 'cyborg.conf'), name, other],
-        capture_output=True, text=True, check=False)
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert told.stdout.splitlines() == [
-        f'Image {name} is not loaded: it cannot be kept: No space left on device.', '[]', 'fits'
+        f'Image {name} is not loaded: it cannot be stored on the host: No space left on device.',
+        '[]',
+        'fits',
     ], told.stderr
 
 
@@ -375,7 +396,7 @@ def test_the_cache_gives_nothing_to_whom_glance_would_not(made, glance):
     name = glance.add(DATA)
     bitstreams = made(bitstream_cache_size=1)
     fetch(bitstreams, **by_id(name))
-    assert 'does not see it' in refusal(bitstreams, **by_id(name), project_id='mine')
+    assert 'cannot see it' in refusal(bitstreams, **by_id(name), project_id='mine')
     glance.images[name]['status'] = 'deactivated'
     assert 'deactivated' in refusal(bitstreams, **by_id(name))
 
@@ -418,7 +439,7 @@ def test_an_image_in_use_stays_when_it_leaves_the_cache(made, glance, state):
     first, second = glance.add(b'1' * MIB), glance.add(b'2' * MIB)
     bitstreams = made(bitstream_cache_size=1)
     fetch(bitstreams, **by_id(first))
-    with bitstreams.fetched(Wanted({'bitstream_id': first})) as fetched:
+    with bitstreams.fetched(WantedImage({'bitstream_id': first})) as fetched:
         fetch(bitstreams, **by_id(second))
         assert hashlib.sha512(b'1' * MIB).hexdigest() not in str(files(state))
         assert fetched.path.read_bytes() == b'1' * MIB
@@ -435,6 +456,7 @@ def test_threads_that_want_one_image_fetch_it_once(made, glance, state):
             assert fetch(bitstreams, **by_id(name)) == (name, b'x' * 3 * MIB)
         except BaseException as error:
             failed.append(error)
+
     threads = [threading.Thread(target=run) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -454,6 +476,7 @@ def test_threads_and_evictions_do_not_disturb_one_another(made, glance, state):
                 assert fetch(bitstreams, **by_id(name)) == (name, images[name])
         except BaseException as error:
             failed.append(error)
+
     threads = [threading.Thread(target=run, args=(name,)) for name in [*images, *images]]
     for thread in threads:
         thread.start()
@@ -467,7 +490,7 @@ KILLED = """\
 import os, signal, sys
 from oslo_config import cfg
 from cyborg import conf as options
-from cyborg.agent.bitstreams import Bitstreams, Wanted
+from cyborg.agent.bitstreams import Bitstreams, WantedImage
 from cyborg.clients.glance import Glance
 conf = cfg.ConfigOpts()
 options.register(conf)
@@ -487,16 +510,30 @@ def trace(frame, event, argument):
     return trace
 bitstreams = Bitstreams(conf, 'compute1', Glance.connect(conf))
 sys.settrace(trace)
-with bitstreams.fetched(Wanted({'bitstream_id': sys.argv[3]})):
+with bitstreams.fetched(WantedImage({'bitstream_id': sys.argv[3]})):
     pass
+sys.settrace(None)
+print(count)
 """
 
 
-@pytest.mark.parametrize('line', range(100, 200, 15))
-def test_an_agent_can_be_killed_at_any_moment(made, glance, state, tmp_path, line):
+@pytest.mark.parametrize('sixth', range(7))
+def test_an_agent_can_be_killed_at_any_moment(made, glance, state, tmp_path, sixth):
+    def run(directory, line):
+        return subprocess.run(
+            [
+                *(sys.executable, '-c', KILLED, str(tmp_path / 'cyborg.conf')),
+                *(str(directory), name, str(line)),
+            ],
+            check=False,
+            stdout=subprocess.PIPE,
+        )
+
     name = glance.add(DATA)
-    killed = subprocess.run([sys.executable, '-c', KILLED, str(tmp_path / 'cyborg.conf'),
-                             str(state), name, str(line)], check=False)
+    undisturbed = run(tmp_path / 'undisturbed', 0)
+    lines = int(undisturbed.stdout)
+    assert lines > 100
+    killed = run(state, 1 + sixth * (lines - 1) // 6)
     assert killed.returncode == -signal.SIGKILL
     bitstreams = made(bitstream_cache_size=10)
     assert all('bitstream-' not in each for each in files(state))
@@ -526,6 +563,7 @@ def test_a_cache_that_cannot_be_made_is_a_mistake_in_the_configuration(conf, mad
 def test_a_cache_that_fails_is_done_without(made, glance, state, monkeypatch, call):
     def fail(*args, **kwargs):
         raise PermissionError(1, 'Operation not permitted')
+
     name = glance.add(DATA)
     bitstreams = made(bitstream_cache_size=1)
     monkeypatch.setattr(os, call, fail)
@@ -540,11 +578,16 @@ def test_a_cache_that_fails_is_done_without(made, glance, state, monkeypatch, ca
 def test_only_allowed_digests_are_loaded(made, glance, state):
     good, bad = glance.add(DATA), glance.add(b'other')
     for algorithm in ('sha256', 'sha512'):
-        bitstreams = made(bitstream_cache_size=1, allowed_bitstream_digests=[
-            f'{algorithm}:{hashlib.new(algorithm, DATA).hexdigest().upper()}'])
+        bitstreams = made(
+            bitstream_cache_size=1,
+            allowed_bitstream_digests=[
+                f'{algorithm}:{hashlib.new(algorithm, DATA).hexdigest().upper()}'
+            ],
+        )
         assert fetch(bitstreams, **by_id(good)) == (good, DATA)
-        assert 'allowed_bitstream_digests of the host does not have it' in refusal(
-            bitstreams, **by_id(bad))
+        assert 'allowed_bitstream_digests of the host does not list its digest' in refusal(
+            bitstreams, **by_id(bad)
+        )
     assert downloads(glance) == 2  # the sha512 of an image is known beforehand
     assert len(files(state)) == 1
 
@@ -562,12 +605,16 @@ def signed(made, glance):
     from castellan import key_manager
 
     from tests.fixtures import images
+
     cfg.CONF.register_opts(key_manager.key_manager_opts, group='key_manager')
     cfg.CONF.set_override('backend', 'tests.fixtures.images.KeyManager', 'key_manager')
     root, other = images.Signer('root'), images.Signer('other')
     signer = images.Signer('signer', root)
     images.KeyManager.certificates = {
-        'root': root.certificate, 'other': other.certificate, 'signer': signer.certificate}
+        'root': root.certificate,
+        'other': other.certificate,
+        'signer': signer.certificate,
+    }
     images.KeyManager.askers = []
     yield signer, other, lambda **options: made(verify_bitstream_signatures=True, **options)
     cfg.CONF.clear_override('backend', 'key_manager')
@@ -575,6 +622,7 @@ def signed(made, glance):
 
 def test_a_signed_image_is_loaded_and_others_are_not(signed, glance, state):
     from tests.fixtures.images import KeyManager
+
     signer, other, agent = signed
     good = glance.add(DATA, **signer.sign(DATA, 'signer'))
     bitstreams = agent(bitstream_cache_size=1)
@@ -583,13 +631,14 @@ def test_a_signed_image_is_loaded_and_others_are_not(signed, glance, state):
     assert KeyManager.askers == [bitstreams._glance.auth] * 2
     kept = files(state)
     for facts, why in [
-            ({}, 'it is not signed: it has no img_signature_certificate_uuid'),
-            (signer.sign(DATA, 'signer') | {'img_signature': None}, 'has no img_signature.'),
-            (signer.sign(b'other', 'signer'), 'its data does not have its signature'),
-            (other.sign(DATA, 'signer'), 'its data does not have its signature'),
-            (signer.sign(DATA, 'gone'), 'its signature cannot be checked'),
-            (signer.sign(DATA, 'signer') | {'img_signature_key_type': 'X'}, 'cannot be checked'),
-            (signer.sign(DATA, 'signer') | {'img_signature': '!'}, 'cannot be checked')]:
+        ({}, 'it is not signed: it has no img_signature_certificate_uuid'),
+        (signer.sign(DATA, 'signer') | {'img_signature': None}, 'has no img_signature.'),
+        (signer.sign(b'other', 'signer'), 'its data does not match its signature'),
+        (other.sign(DATA, 'signer'), 'its data does not match its signature'),
+        (signer.sign(DATA, 'gone'), 'its signature cannot be checked'),
+        (signer.sign(DATA, 'signer') | {'img_signature_key_type': 'X'}, 'cannot be checked'),
+        (signer.sign(DATA, 'signer') | {'img_signature': '!'}, 'cannot be checked'),
+    ]:
         # in the cache and not
         assert why in refusal(bitstreams, **by_id(glance.add(DATA, **facts)))
         assert why in refusal(agent(bitstream_cache_size=0), **by_id(glance.add(DATA, **facts)))
@@ -612,5 +661,5 @@ def test_only_certificates_that_are_trusted_count(signed, glance):
 
 def test_without_cursive_signatures_are_a_mistake_in_the_configuration(made, monkeypatch):
     monkeypatch.setitem(sys.modules, 'cursive', None)
-    with pytest.raises(errors.ConfigError, match=r'install openstack-cyborg\[signatures\]'):
+    with pytest.raises(errors.ConfigError, match=r'install cursive and castellan'):
         made(verify_bitstream_signatures=True)

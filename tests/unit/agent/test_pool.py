@@ -33,6 +33,7 @@ def test_jobs_of_a_card_run_one_after_another_in_their_order(threads):
         running.add(number)
         seen.append(number)
         running.remove(number)
+
     for number in range(50):
         threads.submit('card', 0.0, job, number)
     threads.submit('card', 0.0, last.set)

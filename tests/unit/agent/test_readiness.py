@@ -59,11 +59,17 @@ def test_a_compute_node_that_does_not_exist_yet_is_no_obstacle(readiness):
     assert readiness.obstacle() is None
 
 
-@pytest.mark.parametrize('error, said', [
-    (errors.PlacementUnavailable(why='it is away.'), 'it is away'),
-    (messaging.MessagingTimeout('No conductor answered report in time'), 'No conductor answered'),
-    (RuntimeError('a bug'), 'its log says why'),
-])
+@pytest.mark.parametrize(
+    'error, said',
+    [
+        (errors.PlacementUnavailable(why='it is away.'), 'it is away'),
+        (
+            messaging.MessagingTimeout('No conductor answered report in time'),
+            'No conductor answered',
+        ),
+        (RuntimeError('a bug'), 'see its log'),
+    ],
+)
 def test_what_could_not_be_reported_or_published_is_an_obstacle(readiness, error, said):
     with pytest.raises(type(error)):
         look(readiness, OK, error=error)

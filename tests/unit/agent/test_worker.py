@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes one job, and what the agent knows of the handles it works on."""
+"""Which tasks become one job, and the state of the handles that a worker changes."""
 
 import uuid
 
+import oslo_messaging as messaging
 import pytest
 
-from cyborg import objects
+from cyborg import errors, objects
 from cyborg.agent.worker import Worker
 
 SERVER, OTHER = str(uuid.uuid4()), str(uuid.uuid4())
@@ -22,8 +23,10 @@ class Jobs:
 
     def shown(self):
         """(card, delay, handles) of each."""
-        return [(card, delay, [work.handle.key for work in works])
-                for card, delay, _, (works,) in self.waiting]
+        return [
+            (card, delay, [work.handle.key for work in works])
+            for card, delay, _, (works,) in self.waiting
+        ]
 
     def run(self):
         while self.waiting:
@@ -53,12 +56,26 @@ class Conductor:
 
 
 def work(key, kind='release', card='card', delay=0.0, turn=1, server=None):
-    handle = objects.AttachHandle(uuid=str(uuid.uuid5(uuid.NAMESPACE_DNS, key)), key=key,
-                                  type='MDEV', info={}, is_host_prepared=True)
+    handle = objects.AttachHandle(
+        uuid=str(uuid.uuid5(uuid.NAMESPACE_DNS, key)),
+        key=key,
+        type='MDEV',
+        info={},
+        is_host_prepared=True,
+    )
     return objects.Task(
-        uuid=str(uuid.uuid4()), deployable_uuid=str(uuid.uuid4()), kind=kind, handle=handle,
-        generation=turn, driver_name='driver', device_key=card, deployable_name='part',
-        delay=delay, instance_uuid=server, arq_uuid=server)
+        uuid=str(uuid.uuid4()),
+        deployable_uuid=str(uuid.uuid4()),
+        kind=kind,
+        handle=handle,
+        generation=turn,
+        driver_name='driver',
+        device_key=card,
+        deployable_name='part',
+        delay=delay,
+        instance_uuid=server,
+        arq_uuid=server,
+    )
 
 
 @pytest.fixture
@@ -79,19 +96,31 @@ def worker(jobs, driver):
 def test_a_clean_up_waits_for_its_own_delay_only(worker, jobs):
     worker.perform([work('stuck', delay=256.0), work('fresh'), work('another')])
     assert jobs.shown() == [
-        ('card', 256.0, ['stuck']), ('card', 0.0, ['fresh']), ('card', 0.0, ['another'])]
+        ('card', 256.0, ['stuck']),
+        ('card', 0.0, ['fresh']),
+        ('card', 0.0, ['another']),
+    ]
 
 
 def test_what_a_server_gets_on_a_card_is_one_job_unless_a_part_of_it_must_wait(worker, jobs):
-    worker.perform([work('a', 'prepare', server=SERVER), work('b', 'prepare', server=OTHER),
-                 work('c', 'prepare', server=SERVER), work('d', 'prepare', 'far', server=SERVER),
-                 work('e', 'prepare', delay=8.0, server=SERVER)])
-    assert jobs.shown() == [('card', 0.0, ['a', 'c']), ('card', 0.0, ['b']),
-                            ('far', 0.0, ['d']), ('card', 8.0, ['e'])]
+    worker.perform(
+        [
+            work('a', 'prepare', server=SERVER),
+            work('b', 'prepare', server=OTHER),
+            work('c', 'prepare', server=SERVER),
+            work('d', 'prepare', 'far', server=SERVER),
+            work('e', 'prepare', delay=8.0, server=SERVER),
+        ]
+    )
+    assert jobs.shown() == [
+        ('card', 0.0, ['a', 'c']),
+        ('card', 0.0, ['b']),
+        ('far', 0.0, ['d']),
+        ('card', 8.0, ['e']),
+    ]
 
 
-def test_handles_are_in_flux_from_the_order_until_a_look_that_began_after_its_end(
-        worker, jobs):
+def test_handles_are_in_flux_from_the_order_until_a_look_that_began_after_its_end(worker, jobs):
     one = work('one')
     before = worker.count
     assert worker.in_flux(before) == set()
@@ -122,3 +151,101 @@ def test_a_task_that_was_done_and_told_is_not_done_again(worker, jobs):
     jobs.run()
     worker.perform([one])
     assert jobs.waiting == []
+
+
+class TestLostResults:
+    """The conductor has a result although no answer came, and may have given the handle away."""
+
+    @pytest.fixture
+    def cleaned(self):
+        return []
+
+    @pytest.fixture
+    def conductor(self):
+        return SilentConductor()
+
+    @pytest.fixture
+    def worker(self, jobs, driver, cleaned, conductor):
+        worker = Worker('compute1', [driver], conductor, jobs, None, Cleaner(cleaned))
+        worker._pause = lambda attempt: None
+        return worker
+
+    def test_results_are_sent_again_after_growing_pauses(self, worker, jobs):
+        pauses = []
+        worker._pause = pauses.append
+        worker.perform([work('one', 'clean')], worker.count)
+        jobs.run()
+        assert pauses == [0, 1, 2]
+
+    def test_a_clean_up_is_told_again_and_not_repeated(self, worker, jobs, cleaned, conductor):
+        task = work('one', 'clean')
+        worker.perform([task], worker.count)
+        jobs.run()
+        conductor.is_silent = False
+        worker.perform([task], worker.count)
+        jobs.run()
+        assert cleaned == [task]
+        assert [result.task_uuid for result in conductor.results] == [task.uuid]
+
+    def test_a_plan_from_before_it_repeats_nothing(self, worker, jobs, cleaned):
+        task, asked_at = work('one', 'clean'), worker.count
+        worker.perform([task], asked_at)
+        jobs.run()
+        worker.perform([task], asked_at)
+        assert jobs.waiting == []
+
+    def test_a_clean_up_that_failed_is_repeated(self, worker, jobs, cleaned):
+        task = work('one', 'clean')
+        worker._cleaner.error = errors.CleaningFailed(step='reset', why='It burns.')
+        for _ in range(2):
+            worker.perform([task], worker.count)
+            jobs.run()
+        assert cleaned == [task, task]
+
+
+class SilentConductor:
+    def __init__(self):
+        self.is_silent = True
+        self.results = []
+
+    def finish_tasks(self, context, hostname, results):
+        if self.is_silent:
+            raise messaging.MessagingTimeout
+        self.results += results
+        return []
+
+
+class Cleaner:
+    error = None
+
+    def __init__(self, cleaned):
+        self._cleaned = cleaned
+
+    def versions(self, guard, task):
+        return {}
+
+    def clean(self, guard, task):
+        self._cleaned.append(task)
+        if self.error:
+            raise self.error
+        return []
+
+
+def test_a_task_of_a_later_release_fails_and_the_others_are_performed(jobs, driver):
+    class Listener(Conductor):
+        told = []
+
+        def finish_tasks(self, context, hostname, results):
+            self.told += [(result.kind, result.error) for result in results]
+            return []
+
+    worker = Worker('compute1', [driver], Listener(), jobs, None, None)
+    unknown = work('one')
+    unknown._obj_kind = 'teleport'  # as it comes by RPC: without validation
+    whole = work('whole')
+    whole._obj_kind, whole._obj_handle = 'teleport', None
+    worker.perform([unknown, whole, work('other')])
+    jobs.run()
+    assert [kind for kind, _ in Listener.told] == ['teleport', 'teleport', 'release']
+    assert 'does not know the task teleport: upgrade it' in Listener.told[0][1]
+    assert Listener.told[2] == ('release', None)

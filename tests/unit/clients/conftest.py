@@ -54,23 +54,36 @@ class Service:
     def client(self):
         """A new agent's client: it knows nothing yet."""
         return placement.Placement(
-            keystone.connect(self.conf, 'placement', self._session(self._watched)))
+            keystone.connect(self.conf, 'placement', self._session(self._watched))
+        )
 
     def ask(self, method, path, **kwargs):
         response = self.admin.request(
-            path, method, headers={'OpenStack-API-Version': 'placement 1.39'}, **kwargs)
+            path, method, headers={'OpenStack-API-Version': 'placement 1.39'}, **kwargs
+        )
         return response.json() if response.content else None
 
     def make(self, name, parent=None, traits=(), inventories=None):
-        made = self.ask('POST', '/resource_providers', json={'name': name} | (
-            {'parent_provider_uuid': parent} if parent else {}))['uuid']
+        made = self.ask(
+            'POST',
+            '/resource_providers',
+            json={'name': name} | ({'parent_provider_uuid': parent} if parent else {}),
+        )['uuid']
         if traits:
-            self.ask('PUT', f'/resource_providers/{made}/traits', json={
-                'resource_provider_generation': 0, 'traits': list(traits)})
+            self.ask(
+                'PUT',
+                f'/resource_providers/{made}/traits',
+                json={'resource_provider_generation': 0, 'traits': list(traits)},
+            )
         if inventories:
-            self.ask('PUT', f'/resource_providers/{made}/inventories', json={
-                'resource_provider_generation': self.row(made)['generation'],
-                'inventories': {name: {'total': total} for name, total in inventories.items()}})
+            self.ask(
+                'PUT',
+                f'/resource_providers/{made}/inventories',
+                json={
+                    'resource_provider_generation': self.row(made)['generation'],
+                    'inventories': {name: {'total': total} for name, total in inventories.items()},
+                },
+            )
         return made
 
     def delete(self, provider):
@@ -82,10 +95,17 @@ class Service:
     def allocate(self, provider, resource_class, amount=1):
         """What Nova does when a server lands here."""
         consumer = str(uuid.uuid4())
-        self.ask('PUT', f'/allocations/{consumer}', json={
-            'allocations': {provider: {'resources': {resource_class: amount}}},
-            'project_id': 'project', 'user_id': 'user', 'consumer_generation': None,
-            'consumer_type': 'INSTANCE'})
+        self.ask(
+            'PUT',
+            f'/allocations/{consumer}',
+            json={
+                'allocations': {provider: {'resources': {resource_class: amount}}},
+                'project_id': 'project',
+                'user_id': 'user',
+                'consumer_generation': None,
+                'consumer_type': 'INSTANCE',
+            },
+        )
         return consumer
 
     def release(self, consumer):
@@ -103,8 +123,7 @@ class Service:
 
     def is_empty(self, provider):
         """Is it there, ours, and with nothing to offer?"""
-        return (self.traits(provider) == {'OWNER_CYBORG'}
-                and self.inventories(provider) == {})
+        return self.traits(provider) == {'OWNER_CYBORG'} and self.inventories(provider) == {}
 
     def rows(self):
         found = self.ask('GET', f'/resource_providers?in_tree={self.root}')['resource_providers']
@@ -117,9 +136,14 @@ class Service:
         """name -> (parent's name, traits, inventories) of all below the compute node."""
         rows = self.rows()
         names = {self.root: ROOT} | {row['uuid']: name for name, row in rows.items()}
-        return {name: (names[row['parent_provider_uuid']], self.traits(row['uuid']),
-                       self.inventories(row['uuid']))
-                for name, row in rows.items()}
+        return {
+            name: (
+                names[row['parent_provider_uuid']],
+                self.traits(row['uuid']),
+                self.inventories(row['uuid']),
+            )
+            for name, row in rows.items()
+        }
 
 
 @pytest.fixture(scope='session')
@@ -163,8 +187,13 @@ def wanted():
     def make(name, parent=None, resource_class='FPGA', total=1, reserved=0, traits=()):
         name = f'{ROOT}_{name}'
         return objects.Provider(
-            uuid=str(uuid.uuid5(uuid.NAMESPACE_URL, name)), name=name,
-            parent_uuid=parent.uuid if parent else None, resource_class=resource_class,
-            total=total, reserved=reserved, traits=list(traits))
+            uuid=str(uuid.uuid5(uuid.NAMESPACE_URL, name)),
+            name=name,
+            parent_uuid=parent.uuid if parent else None,
+            resource_class=resource_class,
+            total=total,
+            reserved=reserved,
+            traits=list(traits),
+        )
 
     return make

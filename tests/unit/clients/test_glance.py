@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked of Glance, and the sentence for every way in which it fails."""
+"""Requests to Glance, and the message for each of its failures."""
 
 import pytest
 from oslo_config import cfg
@@ -29,6 +29,7 @@ def connected(tmp_path):
         (tmp_path / 'cyborg.conf').write_text(f'[glance]\nauth_type = none\nendpoint = {url}\n')
         conf(['--config-file', str(tmp_path / 'cyborg.conf')])
         return Glance.connect(conf)
+
     return connect
 
 
@@ -56,8 +57,10 @@ def test_every_question_has_the_id_of_its_request(glance, service):
 
 
 def test_a_search_finds_images_of_all_pages_and_projects(glance, service):
-    names = {service.add(b'bits', visibility='community', **{'bs-name': 'gzip'})
-             for _ in range(2 * sim.PAGE + 1)}
+    names = {
+        service.add(b'bits', visibility='community', **{'bs-name': 'gzip'})
+        for _ in range(2 * sim.PAGE + 1)
+    }
     service.add(b'bits', **{'bs-name': 'other'})
     assert {image['id'] for image in glance.search({'bs-name': 'gzip'}, 'req-1')} == names
     assert {request for _, request in service.requests} == {'req-1'}
@@ -69,16 +72,22 @@ def test_members_are_told_with_their_status(glance, service):
     assert glance.members(name) == {'p': 'accepted', 'q': 'pending'}
 
 
-@pytest.mark.parametrize(('status', 'kind', 'sentence'), [
-    (400, errors.BadRequest, 'Glance does not accept what it is asked for.'),
-    (401, errors.Unavailable,
-     'Glance does not accept the credentials that the host has in [glance].'),
-    (403, errors.NotFound, 'Glance does not have it, or not for us.'),
-    (404, errors.NotFound, 'Glance does not have it, or not for us.'),
-    (418, errors.Unavailable, 'Glance answered 418.'),
-    (500, errors.Unavailable, 'Glance answered 500.'),
-    (503, errors.Unavailable, 'Glance answered 503.'),
-])
+@pytest.mark.parametrize(
+    ('status', 'kind', 'sentence'),
+    [
+        (400, errors.BadRequest, 'Glance does not accept the query.'),
+        (
+            401,
+            errors.Unavailable,
+            'Glance does not accept the credentials that the host has in [glance].',
+        ),
+        (403, errors.NotFound, 'Glance does not have it, or does not show it to this host.'),
+        (404, errors.NotFound, 'Glance does not have it, or does not show it to this host.'),
+        (418, errors.Unavailable, 'Glance answered 418.'),
+        (500, errors.Unavailable, 'Glance answered 500.'),
+        (503, errors.Unavailable, 'Glance answered 503.'),
+    ],
+)
 def test_a_refusal_is_a_sentence(glance, service, status, kind, sentence):
     name = service.add(b'bits')
     service.refuses = status
@@ -107,7 +116,7 @@ def test_a_glance_that_is_away_is_said_to_be_without_its_address(glance, service
 def test_data_that_breaks_off_is_an_error(glance, service):
     name = service.add(b'x' * 3 * MIB)
     service.breaks_off = True
-    with pytest.raises(errors.Unavailable, match='Glance broke off'):
+    with pytest.raises(errors.Unavailable, match='connection to Glance broke'):
         list(glance.data(name))
 
 
@@ -118,7 +127,7 @@ def test_an_image_without_data_yields_none(glance, service):
 def test_an_answer_that_is_not_marked_as_data_is_not_read(glance, service):
     name = service.add(b'x' * 3 * MIB)
     service.content_type = 'text/html'
-    with pytest.raises(errors.Unavailable, match='no image'):
+    with pytest.raises(errors.Unavailable, match='not an image'):
         list(glance.data(name))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Nova's answers mean, and what others say in its place."""
+"""The meaning of answers of Nova, and of a proxy in its place."""
 
 import json
 
@@ -28,27 +28,46 @@ class Answering:
 
 
 def told(*codes):
-    return json.dumps({'events': [
-        {'server_uuid': server, 'tag': arq, 'status': status, 'code': code}
-        for (server, arq, status), code in zip(EVENTS, codes, strict=True)]})
+    return json.dumps(
+        {
+            'events': [
+                {'server_uuid': server, 'tag': arq, 'status': status, 'code': code}
+                for (server, arq, status), code in zip(EVENTS, codes, strict=True)
+            ]
+        }
+    )
 
 
-@pytest.mark.parametrize('status, text, codes', [
-    (200, told(200, 200), [200, 200]),
-    (207, told(200, 422), [200, 422]),
-    (207, told(404, 400), [404, 400]),
-    (404, UNKNOWN, [404, 404]),
-    (400, '{"badRequest": {}}', [400, 400]),
-    (500, '{"computeFault": {}}', [500, 500]),
-])
+@pytest.mark.parametrize(
+    'status, text, codes',
+    [
+        (200, told(200, 200), [200, 200]),
+        (207, told(200, 422), [200, 422]),
+        (207, told(404, 400), [404, 400]),
+        (404, UNKNOWN, [404, 404]),
+        (400, '{"badRequest": {}}', [400, 400]),
+        (500, '{"computeFault": {}}', [500, 500]),
+    ],
+)
 def test_each_event_has_its_answer(status, text, codes):
     assert Nova(Answering(status, text)).send_events(EVENTS) == codes
 
 
-@pytest.mark.parametrize('status, text', [
-    (401, '{}'), (403, '{}'), (429, ''), (502, '<html>'), (503, ''), (504, ''),
-    (404, '<html>Not Found</html>'), (404, '{}'), (200, '<html>Welcome</html>'), (200, '[]'),
-])
+@pytest.mark.parametrize(
+    'status, text',
+    [
+        (401, '{}'),
+        (403, '{}'),
+        (429, ''),
+        (502, '<html>'),
+        (503, ''),
+        (504, ''),
+        (404, '<html>Not Found</html>'),
+        (404, '{}'),
+        (200, '<html>Welcome</html>'),
+        (200, '[]'),
+    ],
+)
 def test_what_is_not_nova_or_will_not_have_us_is_asked_again(status, text):
     with pytest.raises(errors.Unavailable):
         Nova(Answering(status, text)).send_events(EVENTS)
@@ -58,6 +77,7 @@ def test_a_nova_that_cannot_be_reached_is_asked_again():
     class Away:
         def post(self, *args, **kwargs):
             raise exceptions.ConnectFailure('nobody listens')
+
     with pytest.raises(errors.Unavailable, match='nobody listens'):
         Nova(Away()).send_events(EVENTS)
 
@@ -72,6 +92,38 @@ def test_who_is_not_shown_all_servers_is_told():
 def test_a_server_is_gone_only_when_nova_says_so():
     assert Nova(Answering(200)).exists('server')
     assert not Nova(Answering(404, UNKNOWN)).exists('server')
-    for status, text in ((404, '<html>Not Found</html>'), (403, '{}'), (500, '{}')):
+    for status, text in (
+        (404, '<html>Not Found</html>'),
+        (404, 'null'),
+        (403, '{}'),
+        (500, '{}'),
+    ):
         with pytest.raises(errors.Unavailable):
             Nova(Answering(status, text)).exists('server')
+
+
+@pytest.mark.parametrize(
+    'status, text, is_allowed',
+    [
+        # the server does not exist, which Nova finds out after it has looked at the policy
+        (404, UNKNOWN, True),
+        (207, '{"events": []}', True),
+        (403, '{"forbidden": {}}', False),
+    ],
+)
+def test_nova_tells_whether_we_may_send_events(status, text, is_allowed):
+    assert Nova(Answering(status, text)).accepts_events() is is_allowed
+
+
+@pytest.mark.parametrize('status, text', [(401, '{}'), (404, '<html>'), (503, '{}')])
+def test_somebody_else_does_not_tell_whether_we_may_send_events(status, text):
+    with pytest.raises(errors.Unavailable, match=str(status)):
+        Nova(Answering(status, text)).accepts_events()
+
+
+def test_the_status_of_a_server_is_told_and_none_of_one_that_is_gone():
+    assert Nova(Answering(200, '{"server": {"status": "BUILD"}}')).status('server') == 'BUILD'
+    assert Nova(Answering(404, UNKNOWN)).status('server') is None
+    for status, text in ((404, '<html>Not Found</html>'), (404, '{}'), (403, '{}'), (500, '{}')):
+        with pytest.raises(errors.Unavailable):
+            Nova(Answering(status, text)).status('server')

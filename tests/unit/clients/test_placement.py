@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What publishing leaves in the real Placement."""
+"""The providers that a publication leaves in the real Placement."""
 
 import hypothesis
 import pytest
@@ -12,8 +12,10 @@ ROOT = 'compute1'
 
 # --- what others claim
 
-@pytest.mark.parametrize('spelling', [
-    '0000:AF:00.0', '0000:af:00.0', 'pci_0000_af_00_0', 'PCI_0000_AF_00_0'])
+
+@pytest.mark.parametrize(
+    'spelling', ['0000:AF:00.0', '0000:af:00.0', 'pci_0000_af_00_0', 'PCI_0000_AF_00_0']
+)
 def test_a_device_that_nova_sells_is_a_conflict(client, service, wanted, spelling):
     theirs = service.make(f'{ROOT}_{spelling}', service.root, ['OWNER_NOVA'], {'VGPU': 4})
     card = wanted('0000:af:00.0', resource_class=None, total=0)
@@ -30,11 +32,14 @@ def test_a_device_that_nova_sells_is_a_conflict(client, service, wanted, spellin
 
 @pytest.mark.parametrize('spelling', ['0000:AF:00.4', 'pci_0000_af_00_4'])
 def test_a_virtual_function_that_nova_sells_is_a_conflict_of_the_whole_card(
-        client, service, wanted, spelling):
+    client, service, wanted, spelling
+):
     theirs = service.make(f'{ROOT}_{spelling}', service.root, ['OWNER_NOVA'], {'VGPU': 1})
     card, other = wanted('0000:af:00.0'), wanted('0000:b0:00.0')
-    functions = {card.name: {'0000:af:00.0', '0000:af:00.4', '0000:af:00.5'},
-                 other.name: {'0000:b0:00.0', '0000:b0:00.4'}}
+    functions = {
+        card.name: {'0000:af:00.0', '0000:af:00.4', '0000:af:00.5'},
+        other.name: {'0000:b0:00.0', '0000:b0:00.4'},
+    }
 
     published = client.publish(ROOT, [card, other], functions)
 
@@ -72,7 +77,7 @@ def test_a_device_that_nova_claims_later_is_withdrawn(client, service, wanted):
     assert service.inventories(used.uuid)['FPGA']['reserved'] == 1
     # and when the guest has gone, it is emptied too
     service.release(guest)
-    assert client.publish(ROOT, [free, used]).is_settled
+    assert client.publish(ROOT, [free, used]).is_complete
     assert service.is_empty(used.uuid)
 
 
@@ -114,6 +119,7 @@ def test_a_uuid_that_another_provider_has_is_a_conflict(client, service, wanted)
 
 # --- what was ours before
 
+
 def test_a_provider_of_ours_keeps_its_uuid(client, service, wanted):
     card = wanted('0000:84:00.0', resource_class=None, total=0)
     region = wanted('0000:84:00.0_0', parent=card)
@@ -132,8 +138,11 @@ def test_a_provider_of_ours_keeps_its_uuid(client, service, wanted):
 def test_a_provider_that_was_moved_comes_back(client, service, wanted):
     card, other = wanted('0000:84:00.0'), wanted('0000:85:00.0')
     client.publish(ROOT, [card, other])
-    service.ask('PUT', f'/resource_providers/{card.uuid}', json={
-        'name': card.name, 'parent_provider_uuid': other.uuid})
+    service.ask(
+        'PUT',
+        f'/resource_providers/{card.uuid}',
+        json={'name': card.name, 'parent_provider_uuid': other.uuid},
+    )
     client.forget()
     client.publish(ROOT, [card, other])
     assert service.rows()[card.name]['parent_provider_uuid'] == service.root
@@ -142,8 +151,11 @@ def test_a_provider_that_was_moved_comes_back(client, service, wanted):
 def test_a_creation_that_was_cut_off_is_taken_up_again(service, wanted):
     # given an agent that died between creating a provider and marking it
     card = wanted('0000:84:00.0')
-    service.ask('POST', '/resource_providers', json={
-        'name': card.name, 'uuid': card.uuid, 'parent_provider_uuid': service.root})
+    service.ask(
+        'POST',
+        '/resource_providers',
+        json={'name': card.name, 'uuid': card.uuid, 'parent_provider_uuid': service.root},
+    )
     # then its successor does not take it for another's
     assert not service.client().publish(ROOT, [card]).conflicts
     assert service.traits(card.uuid) == {'OWNER_CYBORG'}
@@ -154,10 +166,19 @@ def test_what_others_changed_is_put_right(client, service, wanted):
     card = wanted('0000:84:00.0', traits=['CUSTOM_A'])
     client.publish(ROOT, [card])
     generation = service.row(card.uuid)['generation']
-    service.ask('PUT', f'/resource_providers/{card.uuid}/traits', json={
-        'resource_provider_generation': generation, 'traits': ['OWNER_CYBORG', 'OWNER_NOVA']})
-    service.ask('PUT', f'/resource_providers/{card.uuid}/inventories', json={
-        'resource_provider_generation': generation + 1, 'inventories': {'VGPU': {'total': 9}}})
+    service.ask(
+        'PUT',
+        f'/resource_providers/{card.uuid}/traits',
+        json={'resource_provider_generation': generation, 'traits': ['OWNER_CYBORG', 'OWNER_NOVA']},
+    )
+    service.ask(
+        'PUT',
+        f'/resource_providers/{card.uuid}/inventories',
+        json={
+            'resource_provider_generation': generation + 1,
+            'inventories': {'VGPU': {'total': 9}},
+        },
+    )
     client.forget()
 
     client.publish(ROOT, [card])
@@ -170,8 +191,11 @@ def test_only_ours_and_only_below_the_compute_node_is_touched(client, service, w
     nova = service.make(f'{ROOT}_numa0', service.root, ['OWNER_NOVA'], {'VCPU': 4})
     other = service.make('compute2')
     theirs = service.make('compute2_0000:84:00.0', other, ['OWNER_CYBORG'], {'FPGA': 1})
-    service.ask('PUT', f'/resource_providers/{service.root}/traits', json={
-        'resource_provider_generation': 0, 'traits': ['OWNER_CYBORG', 'COMPUTE_NODE']})
+    service.ask(
+        'PUT',
+        f'/resource_providers/{service.root}/traits',
+        json={'resource_provider_generation': 0, 'traits': ['OWNER_CYBORG', 'COMPUTE_NODE']},
+    )
     before = [service.row(uuid) for uuid in (service.root, nova, other, theirs)]
 
     client.publish(ROOT, [wanted('0000:84:00.0')])
@@ -184,24 +208,27 @@ def test_a_compute_node_below_something_leaves_its_siblings_alone(client, servic
     rack = service.make('rack')
     sibling = service.make('compute2', rack)
     theirs = service.make('compute2_0000:84:00.0', sibling, ['OWNER_CYBORG'], {'FPGA': 1})
-    service.ask('PUT', f'/resource_providers/{service.root}', json={
-        'name': ROOT, 'parent_provider_uuid': rack})
+    service.ask(
+        'PUT',
+        f'/resource_providers/{service.root}',
+        json={'name': ROOT, 'parent_provider_uuid': rack},
+    )
 
     client.publish(ROOT, [wanted('0000:84:00.0')])
     client.publish(ROOT, [])
 
-    assert service.names() == {'rack', 'compute2', 'compute2_0000:84:00.0',
-                               f'{ROOT}_0000:84:00.0'}
+    assert service.names() == {'rack', 'compute2', 'compute2_0000:84:00.0', f'{ROOT}_0000:84:00.0'}
     assert service.inventories(theirs)['FPGA']['reserved'] == 0
 
 
 # --- what guests hold
 
+
 def test_the_provider_of_a_device_that_is_gone_is_emptied_and_kept(client, service, wanted):
     card = wanted('0000:84:00.0', resource_class=None, total=0)
     region = wanted('0000:84:00.0_0', parent=card, traits=['CUSTOM_A'])
     client.publish(ROOT, [card, region])
-    assert client.publish(ROOT, []).is_settled
+    assert client.publish(ROOT, []).is_complete
     assert service.names() == {card.name, region.name}
     assert service.is_empty(card.uuid) and service.is_empty(region.uuid)
 
@@ -211,12 +238,13 @@ def test_a_provider_is_taken_up_again_when_its_device_returns(client, service, w
     client.publish(ROOT, [card])
     before = service.shape()
     client.publish(ROOT, [])
-    assert client.publish(ROOT, [card]).is_settled
+    assert client.publish(ROOT, [card]).is_complete
     assert service.shape() == before
 
 
 def test_an_empty_provider_of_ours_in_another_place_is_moved_when_it_is_taken_up(
-        client, service, wanted):
+    client, service, wanted
+):
     card, other = wanted('0000:84:00.0'), wanted('0000:85:00.0')
     client.publish(ROOT, [card, wanted('region', parent=card)])
     client.publish(ROOT, [card])
@@ -230,14 +258,14 @@ def test_a_vanished_device_in_use_stays_reserved_until_it_is_free(client, servic
     client.publish(ROOT, [card, *regions])
     guest = service.allocate(regions[0].uuid, 'FPGA')
 
-    assert not client.publish(ROOT, []).is_settled
+    assert not client.publish(ROOT, []).is_complete
 
     assert service.inventories(regions[0].uuid)['FPGA']['reserved'] == 1
     assert service.traits(regions[0].uuid) == {'OWNER_CYBORG', 'CUSTOM_A'}
     assert service.is_empty(regions[1].uuid)
     # when the guest goes, the next publication empties it too
     service.release(guest)
-    assert client.publish(ROOT, []).is_settled
+    assert client.publish(ROOT, []).is_complete
     assert service.is_empty(regions[0].uuid)
 
 
@@ -245,10 +273,10 @@ def test_an_agent_that_starts_anew_finishes_a_withdrawal(client, service, wanted
     card = wanted('0000:84:00.0')
     client.publish(ROOT, [card])
     guest = service.allocate(card.uuid, 'FPGA')
-    assert not service.client().publish(ROOT, []).is_settled
+    assert not service.client().publish(ROOT, []).is_complete
     assert service.inventories(card.uuid)['FPGA']['reserved'] == 1
     service.release(guest)
-    assert service.client().publish(ROOT, []).is_settled
+    assert service.client().publish(ROOT, []).is_complete
     assert service.is_empty(card.uuid)
 
 
@@ -281,7 +309,7 @@ def test_an_inner_provider_is_emptied_above_a_used_one(client, service, wanted):
     region = wanted('0000:84:00.0_0', parent=card)
     client.publish(ROOT, [card, region])
     service.allocate(region.uuid, 'FPGA')
-    assert not client.publish(ROOT, []).is_settled
+    assert not client.publish(ROOT, []).is_complete
     assert service.is_empty(card.uuid)
 
 
@@ -290,7 +318,7 @@ def test_a_device_that_returns_is_on_offer_again(client, service, wanted):
     client.publish(ROOT, [card])
     service.allocate(card.uuid, 'FPGA')
     client.publish(ROOT, [])
-    assert client.publish(ROOT, [card]).is_settled
+    assert client.publish(ROOT, [card]).is_complete
     assert service.inventories(card.uuid)['FPGA']['reserved'] == 0
 
 
@@ -299,13 +327,15 @@ def test_a_class_in_use_stays_reserved_beside_the_new_one(client, service, wante
     card = wanted('0000:84:00.0', resource_class='CUSTOM_GPU', total=3)
     guest = service.allocate(card.uuid, 'FPGA')
 
-    assert not client.publish(ROOT, [card]).is_settled
+    assert not client.publish(ROOT, [card]).is_complete
 
     present = service.inventories(card.uuid)
     assert {name: (each['total'], each['reserved']) for name, each in present.items()} == {
-        'FPGA': (2, 2), 'CUSTOM_GPU': (3, 0)}
+        'FPGA': (2, 2),
+        'CUSTOM_GPU': (3, 0),
+    }
     service.release(guest)
-    assert client.publish(ROOT, [card]).is_settled
+    assert client.publish(ROOT, [card]).is_complete
     assert service.inventories(card.uuid).keys() == {'CUSTOM_GPU'}
 
 
@@ -313,14 +343,15 @@ def test_an_inventory_in_use_that_should_vanish_stays_reserved(client, service, 
     client.publish(ROOT, [wanted('0000:84:00.0')])
     card = wanted('0000:84:00.0', total=0)
     guest = service.allocate(card.uuid, 'FPGA')
-    assert not client.publish(ROOT, [card]).is_settled
+    assert not client.publish(ROOT, [card]).is_complete
     assert service.inventories(card.uuid)['FPGA']['reserved'] == 1
     service.release(guest)
-    assert client.publish(ROOT, [card]).is_settled
+    assert client.publish(ROOT, [card]).is_complete
     assert service.inventories(card.uuid) == {}
 
 
 # --- what is wrong
+
 
 def test_no_compute_node_is_said_and_not_made(client, service, wanted):
     with pytest.raises(errors.ProviderTreeMissing, match='compute2'):
@@ -354,7 +385,7 @@ def test_a_provider_that_placement_refuses_does_not_keep_the_others_out(client, 
     assert published.refused.keys() == {bad.name, below.name, worse.name, worst.name}
     assert 'NO_SUCH_STANDARD' in published.refused[bad.name]
     # and it is said again, not taken for done
-    assert not published.is_settled
+    assert not published.is_complete
     assert client.publish(ROOT, [bad, below, worse, worst, good]) == published
 
 
@@ -366,12 +397,12 @@ def test_what_placement_begins_to_refuse_is_not_offered_any_more(client, service
     assert service.inventories(card.uuid) == {}
     assert service.inventories(other.uuid)['FPGA']['reserved'] == 0
     # what a guest holds is only reserved
-    assert client.publish(ROOT, [card, other]).is_settled
+    assert client.publish(ROOT, [card, other]).is_complete
     service.allocate(card.uuid, 'FPGA')
     client.publish(ROOT, [refused, other])
     assert service.inventories(card.uuid)['FPGA']['reserved'] == 1
     # until it is as Placement takes it
-    assert client.publish(ROOT, [card, other]).is_settled
+    assert client.publish(ROOT, [card, other]).is_complete
     assert service.inventories(card.uuid)['FPGA']['reserved'] == 0
 
 
@@ -380,7 +411,7 @@ def test_a_trait_that_was_deleted_meanwhile_is_made_again(client, service, wante
     client.publish(ROOT, [])
     service.ask('DELETE', '/traits/CUSTOM_A')
     card = wanted('0000:84:00.0', traits=['CUSTOM_A'])
-    assert client.publish(ROOT, [card]).is_settled
+    assert client.publish(ROOT, [card]).is_complete
     assert 'CUSTOM_A' in service.traits(card.uuid)
 
 
@@ -391,10 +422,17 @@ def test_an_orphan_is_a_mistake_of_the_caller(client, wanted):
 
 # --- what is right
 
+
 def test_what_is_wanted_is_there(client, service, wanted):
     card = wanted('0000:84:00.0', resource_class=None, total=0, traits=['CUSTOM_FPGA_INTEL'])
-    region = wanted('0000:84:00.0_0', parent=card, total=2, reserved=1,
-                    resource_class='CUSTOM_REGION', traits=['HW_NIC_ACCEL_SSL'])
+    region = wanted(
+        '0000:84:00.0_0',
+        parent=card,
+        total=2,
+        reserved=1,
+        resource_class='CUSTOM_REGION',
+        traits=['HW_NIC_ACCEL_SSL'],
+    )
 
     published = client.publish(ROOT, [region, card])
 
@@ -402,9 +440,21 @@ def test_what_is_wanted_is_there(client, service, wanted):
     assert service.rows()[card.name]['uuid'] == card.uuid
     assert service.shape() == {
         card.name: (ROOT, {'CUSTOM_FPGA_INTEL', 'OWNER_CYBORG'}, {}),
-        region.name: (card.name, {'HW_NIC_ACCEL_SSL', 'OWNER_CYBORG'}, {'CUSTOM_REGION': {
-            'total': 2, 'reserved': 1, 'min_unit': 1, 'max_unit': 2, 'step_size': 1,
-            'allocation_ratio': 1.0}})}
+        region.name: (
+            card.name,
+            {'HW_NIC_ACCEL_SSL', 'OWNER_CYBORG'},
+            {
+                'CUSTOM_REGION': {
+                    'total': 2,
+                    'reserved': 1,
+                    'min_unit': 1,
+                    'max_unit': 2,
+                    'step_size': 1,
+                    'allocation_ratio': 1.0,
+                }
+            },
+        ),
+    }
 
 
 def test_many_long_trait_names_fit_into_the_queries(client, service, wanted):
@@ -426,19 +476,28 @@ def trees(draw):
     chosen, tree = draw(strategies.lists(strategies.integers(0, 5), unique=True)), []
     for place in chosen:
         total = draw(strategies.integers(0, 3))
-        tree.append((
-            place,
-            draw(strategies.sampled_from([None, *(node[0] for node in tree)])),
-            draw(strategies.sampled_from([None, 'FPGA', 'CUSTOM_A'])),
-            total,
-            draw(strategies.integers(0, total)),
-            draw(strategies.lists(strategies.sampled_from(['CUSTOM_A', 'CUSTOM_B']), unique=True)),
-        ))
+        tree.append(
+            (
+                place,
+                draw(strategies.sampled_from([None, *(node[0] for node in tree)])),
+                draw(strategies.sampled_from([None, 'FPGA', 'CUSTOM_A'])),
+                total,
+                draw(strategies.integers(0, total)),
+                draw(
+                    strategies.lists(strategies.sampled_from(['CUSTOM_A', 'CUSTOM_B']), unique=True)
+                ),
+            )
+        )
     return tree
 
 
-@hypothesis.settings(max_examples=25, suppress_health_check=[
-    hypothesis.HealthCheck.function_scoped_fixture, hypothesis.HealthCheck.too_slow])
+@hypothesis.settings(
+    max_examples=25,
+    suppress_health_check=[
+        hypothesis.HealthCheck.function_scoped_fixture,
+        hypothesis.HealthCheck.too_slow,
+    ],
+)
 @hypothesis.given(first=trees(), second=trees(), is_new_client=strategies.booleans())
 def test_whatever_there_was_the_last_wish_counts(service, wanted, first, second, is_new_client):
     def providers(tree):
@@ -452,15 +511,29 @@ def test_whatever_there_was_the_last_wish_counts(service, wanted, first, second,
     if is_new_client:
         client = service.client()
 
-    assert client.publish(ROOT, reversed(providers(second))).is_settled
+    assert client.publish(ROOT, reversed(providers(second))).is_complete
 
     names = {None: ROOT} | {node[0]: f'{ROOT}_0000:8{node[0]}:00.0' for node in second}
     shape = service.shape()
-    assert all(shape.pop(name)[1:] == ({'OWNER_CYBORG'}, {})
-               for name in shape.keys() - names.values())
+    assert all(
+        shape.pop(name)[1:] == ({'OWNER_CYBORG'}, {}) for name in shape.keys() - names.values()
+    )
     assert shape == {
-        names[place]: (names[parent], {*traits, 'OWNER_CYBORG'}, {
-            resource_class: {'total': total, 'reserved': reserved, 'min_unit': 1,
-                             'max_unit': total, 'step_size': 1, 'allocation_ratio': 1.0}
-        } if resource_class and total else {})
-        for place, parent, resource_class, total, reserved, traits in second}
+        names[place]: (
+            names[parent],
+            {*traits, 'OWNER_CYBORG'},
+            {
+                resource_class: {
+                    'total': total,
+                    'reserved': reserved,
+                    'min_unit': 1,
+                    'max_unit': total,
+                    'step_size': 1,
+                    'allocation_ratio': 1.0,
+                }
+            }
+            if resource_class and total
+            else {},
+        )
+        for place, parent, resource_class, total, reserved, traits in second
+    }

@@ -30,11 +30,15 @@ def kinds(calls):
 def test_the_first_publication_costs_two_calls_a_provider_and_one_for_all(client, cards, calls):
     client.publish(ROOT, cards)
     assert kinds(calls()) == [
-        ('GET', 'resource_providers'), ('GET', 'resource_providers'),
+        ('GET', 'resource_providers'),
+        ('GET', 'resource_providers'),
         ('GET', 'traits'),
-        ('POST', 'resource_providers'), ('PUT', 'CUSTOM_A'), ('PUT', 'traits'),
+        ('POST', 'resource_providers'),
+        ('PUT', 'CUSTOM_A'),
+        ('PUT', 'traits'),
         *3 * [('POST', 'resource_providers'), ('PUT', 'traits')],
-        ('POST', 'reshaper')]
+        ('POST', 'reshaper'),
+    ]
 
 
 def test_who_may_not_reshape_writes_a_provider_at_a_time(service, cards, calls):
@@ -73,24 +77,35 @@ def test_looking_again_reads_only_what_changed(client, service, cards, calls):
     calls()
     client.forget()
     client.publish(ROOT, cards)
-    assert kinds(calls()) == [('GET', 'resource_providers'), ('GET', 'resource_providers'),
-                              ('PUT', 'traits'), ('GET', 'inventories')]
+    assert kinds(calls()) == [
+        ('GET', 'resource_providers'),
+        ('GET', 'resource_providers'),
+        ('PUT', 'traits'),
+        ('GET', 'inventories'),
+    ]
 
 
 def test_one_more_card_costs_its_own_calls(client, cards, calls):
     client.publish(ROOT, cards[1:])
     calls()
     client.publish(ROOT, cards)
-    assert kinds(calls()) == [('GET', 'resource_providers'), ('POST', 'resource_providers'),
-                              ('PUT', 'traits'), ('PUT', 'inventories')]
+    assert kinds(calls()) == [
+        ('GET', 'resource_providers'),
+        ('POST', 'resource_providers'),
+        ('PUT', 'traits'),
+        ('PUT', 'inventories'),
+    ]
 
 
 def test_one_card_less_costs_two_writes(client, cards, calls):
     client.publish(ROOT, cards)
     calls()
     client.publish(ROOT, cards[1:])
-    assert kinds(calls()) == [('GET', 'resource_providers'), ('PUT', 'inventories'),
-                              ('PUT', 'traits')]
+    assert kinds(calls()) == [
+        ('GET', 'resource_providers'),
+        ('PUT', 'inventories'),
+        ('PUT', 'traits'),
+    ]
 
 
 def test_a_card_with_regions_less_costs_one_write_of_all_inventories(client, wanted, calls):
@@ -99,8 +114,11 @@ def test_a_card_with_regions_less_costs_one_write_of_all_inventories(client, wan
     client.publish(ROOT, [card, region])
     calls()
     client.publish(ROOT, [])
-    assert kinds(calls()) == [('GET', 'resource_providers'), ('POST', 'reshaper'),
-                              ('PUT', 'traits')]
+    assert kinds(calls()) == [
+        ('GET', 'resource_providers'),
+        ('POST', 'reshaper'),
+        ('PUT', 'traits'),
+    ]
 
 
 def test_what_was_emptied_once_costs_nothing_more(client, cards, calls):
@@ -123,8 +141,9 @@ def test_changed_amounts_of_many_cost_one_write(client, wanted, calls):
     client.publish(ROOT, [wanted('0000:84:00.0'), wanted('0000:85:00.0')])
     for total in (2, 3):  # once more: what was written so is known as well as any other
         calls()
-        client.publish(ROOT, [wanted('0000:84:00.0', total=total),
-                              wanted('0000:85:00.0', total=total)])
+        client.publish(
+            ROOT, [wanted('0000:84:00.0', total=total), wanted('0000:85:00.0', total=total)]
+        )
         assert kinds(calls()) == [('GET', 'resource_providers'), ('POST', 'reshaper')]
 
 
@@ -149,8 +168,11 @@ def test_an_agent_that_starts_anew_checks_and_changes_nothing(service, cards, ca
     calls()
     service.client().publish(ROOT, cards)
     assert kinds(calls()) == [
-        *3 * [('GET', 'resource_providers')], ('GET', 'traits'),
-        *4 * [('PUT', 'traits')], *4 * [('GET', 'inventories')]]
+        *3 * [('GET', 'resource_providers')],
+        ('GET', 'traits'),
+        *4 * [('PUT', 'traits')],
+        *4 * [('GET', 'inventories')],
+    ]
     assert service.rows() == before
 
 

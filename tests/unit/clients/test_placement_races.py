@@ -46,6 +46,19 @@ def test_a_writer_between_read_and_write_is_seen(client, service, wanted, once, 
     assert service.before('PUT', ending) is None
 
 
+def test_one_who_always_loses_the_race_pauses_longer_each_time(client, monkeypatch, tagged):
+    bounds = []
+    monkeypatch.setattr(placement.random, 'uniform', lambda least, most: bounds.append(most) or 0)
+    monkeypatch.setattr(placement.Publication, 'run', lost_race)
+    with pytest.raises(errors.PlacementUnavailable, match='last: 409'):
+        client.publish(ROOT, [tagged])
+    assert bounds == [0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6]
+
+
+def lost_race(publication):
+    raise placement.Stale('409')
+
+
 @pytest.fixture
 def pair(wanted):
     return [wanted('0000:84:00.0', traits=['CUSTOM_A']), wanted('0000:85:00.0')]
@@ -68,7 +81,7 @@ def test_a_class_that_a_guest_holds_hinders_no_other(client, service, wanted, pa
     client.publish(ROOT, pair)
     service.allocate(pair[0].uuid, 'FPGA')
     changed = [wanted(f'0000:8{n}:00.0', resource_class='PGPU') for n in (4, 5)]
-    assert not client.publish(ROOT, changed).is_settled
+    assert not client.publish(ROOT, changed).is_complete
     assert service.inventories(pair[0].uuid).keys() == {'FPGA', 'PGPU'}
     assert service.inventories(pair[0].uuid)['FPGA']['reserved'] == 1
     assert service.inventories(pair[1].uuid).keys() == {'PGPU'}
@@ -79,8 +92,11 @@ def test_a_writer_while_a_cold_client_reads_is_seen(service, wanted, once, tagge
 
     def undo():
         generation = service.row(tagged.uuid)['generation']
-        service.ask('PUT', f'/resource_providers/{tagged.uuid}/traits', json={
-            'resource_provider_generation': generation, 'traits': ['OWNER_CYBORG']})
+        service.ask(
+            'PUT',
+            f'/resource_providers/{tagged.uuid}/traits',
+            json={'resource_provider_generation': generation, 'traits': ['OWNER_CYBORG']},
+        )
 
     once('GET', '/inventories', undo)
     service.client().publish(ROOT, [tagged])
@@ -92,7 +108,7 @@ def test_a_writer_who_never_rests_is_an_error_in_the_end(client, service, wanted
     client.publish(ROOT, [card])
     service.before = lambda method, path: method == 'PUT' and service.touch(card.uuid)
 
-    with pytest.raises(errors.PlacementUnavailable, match='all the time'):
+    with pytest.raises(errors.PlacementUnavailable, match='keep changing providers'):
         client.publish(ROOT, [wanted('0000:84:00.0', total=2)])
 
     service.before = lambda *call: None
@@ -107,8 +123,7 @@ def test_nova_may_be_quicker_with_the_same_name(client, service, once, tagged):
 
 def test_another_of_us_may_be_quicker_with_the_same_name(client, service, once, tagged):
     made = []
-    once('POST', '', lambda: made.append(
-        service.make(tagged.name, service.root, ['OWNER_CYBORG'])))
+    once('POST', '', lambda: made.append(service.make(tagged.name, service.root, ['OWNER_CYBORG'])))
     assert client.publish(ROOT, [tagged]).adopted == {tagged.name: made[0]}
     assert service.inventories(made[0])['FPGA']['total'] == 1
 
@@ -121,8 +136,9 @@ def test_a_provider_that_vanishes_under_our_hands_is_made_again(client, service,
 
 def test_who_is_not_placement_cannot_be_asked_who_holds_what(service):
     with pytest.raises(errors.PlacementUnavailable, match='answered 404'):
-        placement.Allocations(keystone.connect(service.conf, 'placement', service._session(
-            webob.exc.HTTPNotFound()))).providers_of('server')
+        placement.Allocations(
+            keystone.connect(service.conf, 'placement', service._session(webob.exc.HTTPNotFound()))
+        ).providers_of('server')
 
 
 def test_a_compute_node_that_vanishes_under_our_hands_is_said(client, service, once, tagged):
@@ -141,17 +157,18 @@ def test_a_parent_that_vanishes_under_our_hands_is_made_again(client, service, w
 
 
 def test_an_allocation_right_before_the_withdrawal_keeps_the_inventory(
-        client, service, once, tagged):
+    client, service, once, tagged
+):
     client.publish(ROOT, [tagged])
     once('PUT', f'{tagged.uuid}/inventories', lambda: service.allocate(tagged.uuid, 'FPGA'))
-    assert not client.publish(ROOT, []).is_settled
+    assert not client.publish(ROOT, []).is_complete
     assert service.inventories(tagged.uuid)['FPGA']['reserved'] == 1
 
 
 def test_what_somebody_else_deletes_first_is_gone_all_the_same(client, service, once, tagged):
     client.publish(ROOT, [tagged])
     once('PUT', f'{tagged.uuid}/inventories', lambda: service.delete(tagged.uuid))
-    assert client.publish(ROOT, []).is_settled
+    assert client.publish(ROOT, []).is_complete
     assert not service.names()
 
 
@@ -159,8 +176,7 @@ def test_what_somebody_else_deletes_first_is_gone_all_the_same(client, service, 
 def test_however_far_it_came_the_next_time_ends_it(service, wanted, is_served):
     """The network breaks at each call in turn, before Placement hears of it or after."""
     old, card = wanted('0000:83:00.0'), wanted('0000:84:00.0', resource_class=None, total=0)
-    region = wanted('0000:84:00.0_0', parent=card, resource_class='CUSTOM_A',
-                    traits=['CUSTOM_A'])
+    region = wanted('0000:84:00.0_0', parent=card, resource_class='CUSTOM_A', traits=['CUSTOM_A'])
     service.client().publish(ROOT, [old, card, region])
     expected = None
     for broken in itertools.count():
@@ -198,8 +214,11 @@ def test_nobody_ever_sees_an_inventory_without_its_traits(client, service, tagge
 
     service.after = look
     client.publish(ROOT, [tagged])
-    puts = [path.rpartition('/')[2] for method, path in service.calls
-            if method == 'PUT' and tagged.uuid in path]
+    puts = [
+        path.rpartition('/')[2]
+        for method, path in service.calls
+        if method == 'PUT' and tagged.uuid in path
+    ]
     assert puts == ['traits', 'inventories']
 
 
@@ -210,7 +229,8 @@ def test_nobody_ever_sees_a_device_on_offer_twice(client, service, wanted):
     parts = [card, wanted('0000:84:00.0_0', parent=card)]
     offers = []
     service.after = lambda *call: offers.append(
-        sum(bool(inventories) for _, _, inventories in service.shape().values()))
+        sum(bool(inventories) for _, _, inventories in service.shape().values())
+    )
     for providers in (whole, parts, whole):
         client.publish(ROOT, providers)
     assert max(offers) == 1
@@ -219,23 +239,27 @@ def test_nobody_ever_sees_a_device_on_offer_twice(client, service, wanted):
 def test_a_placement_that_does_not_listen_is_said(conf, wanted):
     with socket.socket() as unheard:
         unheard.bind(('127.0.0.1', 0))
-        conf.set_override('endpoint_override', f'http://127.0.0.1:{unheard.getsockname()[1]}',
-                          'placement')
+        conf.set_override(
+            'endpoint_override', f'http://127.0.0.1:{unheard.getsockname()[1]}', 'placement'
+        )
         client = placement.Placement(keystone.connect(conf, 'placement'))
         with pytest.raises(errors.PlacementUnavailable, match='127.0.0.1'):
             client.publish(ROOT, [wanted('0000:84:00.0')])
 
 
-@pytest.mark.parametrize(('status', 'body'), [
-    ('503 Service Unavailable', b'<html>busy</html>'),
-    ('500 Internal Server Error', b'{"errors": []}'),
-    ('401 Unauthorized', b'{"error": {"code": 401}}'),
-    ('403 Forbidden', b'{"errors": [{"detail": "not you"}]}'),
-    ('404 Not Found', b'nothing here'),
-    ('200 OK', b'<html>a login page</html>'),
-])
+@pytest.mark.parametrize(
+    ('status', 'body'),
+    [
+        ('503 Service Unavailable', b'<html>busy</html>'),
+        ('500 Internal Server Error', b'{"errors": []}'),
+        ('401 Unauthorized', b'{"error": {"code": 401}}'),
+        ('403 Forbidden', b'{"errors": [{"detail": "not you"}]}'),
+        ('404 Not Found', b'nothing here'),
+        ('200 OK', b'<html>a login page</html>'),
+    ],
+)
 def test_an_answer_that_is_none_is_said(conf, wanted, status, body, monkeypatch):
-    monkeypatch.setattr(placement, 'PAUSES', (0, 0))
+    monkeypatch.setattr(placement, 'ATTEMPTS', 2)
 
     def application(environ, start_response):
         start_response(status, [('Content-Type', 'text/html')])

@@ -4,10 +4,17 @@
 from tests.fixtures.providers import Providers
 
 HEADERS = {'OpenStack-API-Version': 'placement 1.39'}
-ROOT, CARD, REGION, OTHER, NOBODY = (f'00000000-0000-4000-8000-00000000000{number}'
-                                     for number in range(5))
-INVENTORY = {'total': 2, 'reserved': 1, 'min_unit': 1, 'max_unit': 2, 'step_size': 1,
-             'allocation_ratio': 1.0}
+ROOT, CARD, REGION, OTHER, NOBODY = (
+    f'00000000-0000-4000-8000-00000000000{number}' for number in range(5)
+)
+INVENTORY = {
+    'total': 2,
+    'reserved': 1,
+    'min_unit': 1,
+    'max_unit': 2,
+    'step_size': 1,
+    'allocation_ratio': 1.0,
+}
 
 
 def _make(uuid, name, parent=None):
@@ -16,26 +23,40 @@ def _make(uuid, name, parent=None):
 
 
 def _write(uuid, what, generation, value):
-    return ('PUT', f'/resource_providers/{uuid}/{what}',
-            {'resource_provider_generation': generation, what: value})
+    return (
+        'PUT',
+        f'/resource_providers/{uuid}/{what}',
+        {'resource_provider_generation': generation, what: value},
+    )
 
 
 def _reshape(*changes):
-    return 'POST', '/reshaper', {'allocations': {}, 'inventories': {
-        uuid: {'resource_provider_generation': generation, 'inventories': inventories}
-        for uuid, generation, inventories in changes}}
+    return (
+        'POST',
+        '/reshaper',
+        {
+            'allocations': {},
+            'inventories': {
+                uuid: {'resource_provider_generation': generation, 'inventories': inventories}
+                for uuid, generation, inventories in changes
+            },
+        },
+    )
 
 
 CALLS = [
     ('GET', '/resource_providers?name=compute1', None),
-    _make(ROOT, 'compute1'), _make(CARD, 'card', ROOT), _make(REGION, 'region', CARD),
+    _make(ROOT, 'compute1'),
+    _make(CARD, 'card', ROOT),
+    _make(REGION, 'region', CARD),
     _make(OTHER, 'compute2'),
     _make(NOBODY, 'card', ROOT),  # the name is taken
     _make(CARD, 'another', ROOT),  # so is the uuid
     _make('00000000-0000-4000-8000-000000000009', 'orphan', NOBODY),
     ('GET', '/traits?name=in:CUSTOM_A,CUSTOM_B,OWNER_CYBORG', None),
     _write(CARD, 'traits', 0, ['CUSTOM_A']),  # not known yet
-    ('PUT', '/traits/CUSTOM_A', None), ('PUT', '/traits/CUSTOM_A', None),
+    ('PUT', '/traits/CUSTOM_A', None),
+    ('PUT', '/traits/CUSTOM_A', None),
     ('GET', '/traits?name=in:CUSTOM_A,CUSTOM_B,OWNER_CYBORG', None),
     _write(CARD, 'traits', 0, ['CUSTOM_A', 'OWNER_CYBORG']),
     _write(CARD, 'traits', 1, ['CUSTOM_A', 'OWNER_CYBORG']),  # nothing new
@@ -60,8 +81,7 @@ CALLS = [
     ('GET', f'/resource_providers?in_tree={ROOT}&required=OWNER_CYBORG', None),
     ('GET', f'/resource_providers?in_tree={NOBODY}', None),
     ('GET', f'/resource_providers?uuid={CARD}', None),
-    ('PUT', f'/resource_providers/{REGION}',
-     {'name': 'region', 'parent_provider_uuid': ROOT}),
+    ('PUT', f'/resource_providers/{REGION}', {'name': 'region', 'parent_provider_uuid': ROOT}),
     ('GET', f'/resource_providers?in_tree={ROOT}', None),
     ('DELETE', f'/resource_providers/{ROOT}', None),  # others are below
     ('DELETE', f'/resource_providers/{CARD}', None),
@@ -86,8 +106,10 @@ def _said(adapter, method, path, body):
 
 
 def _row(row):
-    return {key: row[key] for key in ('uuid', 'name', 'generation', 'parent_provider_uuid',
-                                      'root_provider_uuid')}
+    return {
+        key: row[key]
+        for key in ('uuid', 'name', 'generation', 'parent_provider_uuid', 'root_provider_uuid')
+    }
 
 
 def test_it_answers_every_call_of_ours_as_placement_does(service):

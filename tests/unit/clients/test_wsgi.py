@@ -17,10 +17,19 @@ URL = 'http://echo.local'
 def echo(environ, start_response):
     """Answers what it was asked."""
     request = webob.Request(environ)
-    body = json.dumps({'method': request.method, 'path': request.path_qs,
-                       'body': request.text, 'token': request.headers.get('X-Auth-Token')})
-    response = webob.Response(body, request.headers.get('X-Status', '200 OK'), headerlist=[
-        ('X-Case', 'Kept'), ('Content-Type', 'text/json; charset=utf-8')])
+    body = json.dumps(
+        {
+            'method': request.method,
+            'path': request.path_qs,
+            'body': request.text,
+            'token': request.headers.get('X-Auth-Token'),
+        }
+    )
+    response = webob.Response(
+        body,
+        request.headers.get('X-Status', '200 OK'),
+        headerlist=[('X-Case', 'Kept'), ('Content-Type', 'text/json; charset=utf-8')],
+    )
     return response(environ, start_response)
 
 
@@ -32,11 +41,17 @@ def session():
 
 
 def test_a_request_arrives_whole_and_the_answer_returns_whole(session):
-    answer = session.post(f'{URL}/things?name=in:%C3%A4,b', json={'ü': 1},
-                          headers={'X-Auth-Token': 'admin', 'X-Status': '409 Taken'})
+    answer = session.post(
+        f'{URL}/things?name=in:%C3%A4,b',
+        json={'ü': 1},
+        headers={'X-Auth-Token': 'admin', 'X-Status': '409 Taken'},
+    )
     assert answer.json() == {
-        'method': 'POST', 'path': '/things?name=in:%C3%A4,b', 'body': '{"\\u00fc": 1}',
-        'token': 'admin'}
+        'method': 'POST',
+        'path': '/things?name=in:%C3%A4,b',
+        'body': '{"\\u00fc": 1}',
+        'token': 'admin',
+    }
     assert (answer.status_code, answer.reason, answer.ok) == (409, 'Taken', False)
     assert answer.headers['x-case'] == 'Kept'
     assert answer.url == f'{URL}/things?name=in:%C3%A4,b'
@@ -45,7 +60,10 @@ def test_a_request_arrives_whole_and_the_answer_returns_whole(session):
 
 def test_a_body_may_be_text_bytes_or_nothing(session):
     assert [session.put(URL, data=data).json()['body'] for data in ('ä', 'ä'.encode(), None)] == [
-        'ä', 'ä', '']
+        'ä',
+        'ä',
+        '',
+    ]
 
 
 def test_only_what_is_below_the_prefix_stays_in_the_process(session):
@@ -90,4 +108,5 @@ def test_threads_may_share_it(session):
     for thread in threads:
         thread.join()
     assert {(number, answer['path'], answer['body']) for number, answer in answers.items()} == {
-        (number, f'/{number}', str(number)) for number in range(8)}
+        (number, f'/{number}', str(number)) for number in range(8)
+    }

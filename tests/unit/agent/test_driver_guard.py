@@ -10,7 +10,7 @@ import pytest
 from cyborg import errors, objects
 from cyborg.accelerator import sysfs
 from cyborg.accelerator.driver import Driver
-from cyborg.agent import drivers
+from cyborg.agent import driver_guard
 from tests.fixtures.cloud import eventually
 
 HANDLE = '1b0ba0f3-4b5c-4b55-8a5c-8a5b7b0d1c00'
@@ -59,16 +59,20 @@ class Hanging(Healthy):
 
 
 def guard(driver, timeout=0.05):
-    return drivers.Guard(driver, timeout)
+    return driver_guard.Guard(driver, timeout)
 
 
 def test_what_healthy_drivers_find_is_found_beside_those_that_fail():
     hanging = Hanging()
-    found, states = drivers.discover(
-        [guard(Raising(), 60), guard(hanging), guard(Healthy('a', 'b'), 60)])
+    found, states = driver_guard.discover(
+        [guard(Raising(), 60), guard(hanging), guard(Healthy('a', 'b'), 60)]
+    )
     assert [each.key for each in found] == ['a', 'b']
     assert [(state.name, state.status) for state in states] == [
-        ('raising', 'failed'), ('hanging', 'failed'), ('healthy', 'ok')]
+        ('raising', 'failed'),
+        ('hanging', 'failed'),
+        ('healthy', 'ok'),
+    ]
     assert 'ZeroDivisionError' in states[0].error
     assert 'did not end within' in states[1].error
     hanging.gate.set()
@@ -94,9 +98,16 @@ def test_a_driver_that_comes_back_is_asked_again():
 
 
 def order(card, kind='prepare'):
-    return objects.Task(uuid=HANDLE, generation=1, deployable_uuid=HANDLE, kind=kind,
-                        driver_name='hanging', device_key=card, deployable_name='n',
-                        handle=objects.AttachHandle(uuid=HANDLE, key='k', type='PCI', info={}))
+    return objects.Task(
+        uuid=HANDLE,
+        generation=1,
+        deployable_uuid=HANDLE,
+        kind=kind,
+        driver_name='hanging',
+        device_key=card,
+        deployable_name='n',
+        handle=objects.AttachHandle(uuid=HANDLE, key='k', type='PCI', info={}),
+    )
 
 
 def test_while_a_call_hangs_on_a_card_no_other_is_begun_there():
@@ -129,7 +140,7 @@ def test_a_card_on_which_a_call_hangs_is_shown_with_a_fault():
 
 
 def test_a_device_that_two_drivers_know_belongs_to_the_first():
-    found, _ = drivers.discover([guard(Healthy('a'), 60), guard(Other('a', 'b'), 60)])
+    found, _ = driver_guard.discover([guard(Healthy('a'), 60), guard(Other('a', 'b'), 60)])
     assert [(each.key, each.driver_name) for each in found] == [('a', 'healthy'), ('b', 'other')]
 
 
@@ -147,9 +158,16 @@ class Noting(Healthy):
 
 def work():
     handle = objects.AttachHandle(uuid=HANDLE, key='k', type='PCI', info={})
-    return objects.Task(uuid=HANDLE, generation=1, deployable_uuid=HANDLE, kind='release',
-                        deployable_name='n', handle=handle, driver_name='noting',
-                        device_key='d')
+    return objects.Task(
+        uuid=HANDLE,
+        generation=1,
+        deployable_uuid=HANDLE,
+        kind='release',
+        deployable_name='n',
+        handle=handle,
+        driver_name='noting',
+        device_key='d',
+    )
 
 
 def test_what_is_detached_is_not_cleaned_at_the_same_time():
@@ -173,11 +191,19 @@ class Foreign(Driver):
 
     def discover(self):
         for key, trait, resource_class in (
-                ('plain', 'fast card', 'turbo'), ('odd', '日本', 'VGPU'), ('odder', 'fast', '~')):
+            ('plain', 'fast card', 'turbo'),
+            ('odd', '日本', 'VGPU'),
+            ('odder', 'fast', '~'),
+        ):
             found = device(key)
-            found.deployables = [objects.Deployable(
-                name=key, traits=[trait, 'HW_CPU_X86_AVX2'], resource_class=resource_class,
-                num_accelerators=0)]
+            found.deployables = [
+                objects.Deployable(
+                    name=key,
+                    traits=[trait, 'HW_CPU_X86_AVX2'],
+                    resource_class=resource_class,
+                    num_accelerators=0,
+                )
+            ]
             yield found
 
 
@@ -185,7 +211,10 @@ def test_names_become_what_placement_takes_or_the_fault_of_their_device():
     plain, odd, odder = guard(Foreign(), 60).discover()
     [part] = plain.deployables
     assert (part.traits, part.resource_class, plain.given('fault')) == (
-        ['CUSTOM_FAST_CARD', 'HW_CPU_X86_AVX2'], 'CUSTOM_TURBO', None)
+        ['CUSTOM_FAST_CARD', 'HW_CPU_X86_AVX2'],
+        'CUSTOM_TURBO',
+        None,
+    )
     for other, name in ((odd, '日本'), (odder, '~')):
         assert f"'{name}' does not name a trait or resource class" in other.fault
         assert (other.deployables[0].traits, other.deployables[0].resource_class) == ([], None)
@@ -216,16 +245,18 @@ class TestTools:
             if script:
                 tool.write_text(f'#!/bin/sh\n{script}\n')
                 tool.chmod(0o755)
-            host = sysfs.Sysfs(tmp_path, runner=functools.partial(
-                sysfs.run, path=str(tmp_path)))
-            drivers.Guard(RunsTools(None, host), timeout, program_timeout).program(
-                'card', 'region', tmp_path / 'image')
+            host = sysfs.Sysfs(tmp_path, runner=functools.partial(sysfs.run, path=str(tmp_path)))
+            driver_guard.Guard(RunsTools(None, host), timeout, program_timeout).program(
+                'card', 'region', tmp_path / 'image'
+            )
+
         return program
 
     def test_one_that_hangs_is_killed_at_the_limit_of_programming(self, program, tmp_path):
         script = f'sleep 60 &\necho $$ $! > {tmp_path}/pids\necho "at 12 %"\nwait'
-        with pytest.raises(errors.DriverFailed,
-                           match='flash did not end within 1 seconds and was killed: at 12 %'):
+        with pytest.raises(
+            errors.DriverFailed, match='flash did not end within 1 seconds and was killed: at 12 %'
+        ):
             program(script, program_timeout=1)
         pids = (tmp_path / 'pids').read_text().split()
         eventually(lambda: not any(map(is_running, pids)))
@@ -233,10 +264,14 @@ class TestTools:
     def test_programming_may_take_longer_than_other_calls(self, program):
         program('sleep 0.3', timeout=0.05)
 
-    @pytest.mark.parametrize(('script', 'sentence'), [
-        ('echo "wrong card" >&2; exit 2', 'flash ended with 2: wrong card'),
-        ('kill -15 $$', 'flash was killed by SIGTERM and said nothing'),
-        (None, 'flash is not installed')])
+    @pytest.mark.parametrize(
+        ('script', 'sentence'),
+        [
+            ('echo "wrong card" >&2; exit 2', 'flash ended with 2: wrong card'),
+            ('kill -15 $$', 'flash was killed by SIGTERM without output'),
+            (None, 'flash is not installed'),
+        ],
+    )
     def test_one_that_fails_says_why(self, program, script, sentence):
         with pytest.raises(errors.DriverFailed, match=sentence):
             program(script)

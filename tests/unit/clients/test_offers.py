@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which providers have room, read from lists of any size."""
+
+import json
+
+import pytest
+import requests
+
+from cyborg import errors
+from cyborg.clients.placement import Offers
+
+
+class Answering:
+    """A service that answers each call with the same text."""
+
+    def __init__(self, text):
+        self._text = text
+
+    def request(self, path, method, **options):
+        response = requests.Response()
+        response.status_code, response._content = 200, self._text.encode()
+        return response
+
+
+def listed(*rows):
+    return {'resource_providers': list(rows)}
+
+
+ROWS = [
+    {
+        'uuid': 'one',
+        'name': 'a "uuid": "none"',
+        'parent_provider_uuid': 'two',
+        'links': [{'rel': 'self', 'href': '/resource_providers/one'}],
+    },
+    {'uuid': 'three', 'name': 'ü', 'parent_provider_uuid': None, 'links': []},
+]
+
+
+@pytest.mark.parametrize(
+    'text',
+    [
+        json.dumps(listed(*ROWS)),
+        json.dumps(listed(*ROWS), ensure_ascii=False),
+        # not as Placement writes it
+        json.dumps(listed(*ROWS), separators=(',', ':')),
+        json.dumps(listed(*ROWS), indent=1) + '\n',
+    ],
+)
+def test_the_uuids_of_a_list_are_found_in_any_form_of_it(text):
+    assert Offers(Answering(text)).offering([('FPGA', 1)]) == {'one', 'three'}
+
+
+def test_an_empty_list_offers_nothing():
+    assert Offers(Answering(json.dumps(listed()))).offering([('FPGA', 1)]) == set()
+
+
+@pytest.mark.parametrize('text', ['<html>', json.dumps(listed(*ROWS))[:-9]])
+def test_what_is_no_list_is_not_taken_for_one(text):
+    with pytest.raises(errors.PlacementUnavailable):
+        Offers(Answering(text)).offering([('FPGA', 1)])
