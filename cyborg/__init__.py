@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Life-cycle management of hardware accelerators for OpenStack."""
 
-import warnings
+import sys
 
-# futurist looks at eventlet where it is installed, which warns; we never use it.
-warnings.filterwarnings('ignore', message=r'\s*Eventlet is deprecated')
+from oslo_service import backend
 
-from oslo_service import backend  # noqa: E402
-
-# Threads, not green ones: oslo libraries ask once, so this comes before any of them loads. A
-# process that is not ours may have chosen already.
+# Use native threads. oslo libraries read the backend when they are imported, so it is set before.
+# A process that only imports Cyborg may have set it already.
 if backend.get_backend_type() is None:
+    # With threads nobody uses eventlet, but several libraries import it where it is installed,
+    # which takes 20 MB. None makes these imports fail.
+    sys.modules.setdefault('eventlet', None)  # type: ignore[arg-type]
     backend.init_backend(backend.BackendType.THREADING)

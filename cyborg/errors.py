@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every error Cyborg raises on purpose, each with its HTTP status and its sentence."""
+"""All errors that Cyborg raises, with HTTP status and message."""
 
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -7,18 +7,18 @@ from typing import Any
 
 
 class CyborgError(Exception):
-    """The root: an error without a better name is a bug, hence 500."""
+    """The base class. An error without a class of its own is a bug, hence 500."""
 
     code = HTTPStatus.INTERNAL_SERVER_ERROR
-    template = 'Cyborg failed in a way it did not foresee.'
+    template = 'Cyborg failed unexpectedly.'
 
     def __init__(self, message: str | None = None, **facts: Any) -> None:
-        self.kwargs = facts  # oslo.messaging rebuilds us from args and these
+        self.kwargs = facts  # oslo.messaging rebuilds the error from args and kwargs
         super().__init__(message or self.template.format(**facts))
 
     @property
     def faultstring(self) -> str:
-        """The sentence alone: str() of an error that came by RPC also holds a traceback."""
+        """The message. str() of an error that came by RPC also has a traceback."""
         return str(self.args[0])
 
 
@@ -59,12 +59,37 @@ class Unprocessable(CyborgError):
 
 class Locked(CyborgError):
     code = HTTPStatus.LOCKED
-    template = 'Not settled yet; ask again.'
+    template = 'The requests of this server are not all resolved yet; ask again.'
 
 
 class Unavailable(CyborgError):
     code = HTTPStatus.SERVICE_UNAVAILABLE
-    template = 'A service that this needs is away; try again later.'
+    template = 'A service that the request needs is not available; try again later.'
+
+
+class IdempotencyKeyReused(Unprocessable):
+    template = (
+        'This Idempotency-Key was sent before with another request; use a new key for each '
+        'request, and the same key only to repeat a request.'
+    )
+
+
+class IdempotencyKeySpent(Conflict):
+    template = (
+        'The objects that the request with this Idempotency-Key created were deleted since; use a '
+        'new key to create others.'
+    )
+
+
+class IncompatibleRelease(Unavailable):
+    template = 'Two services of Cyborg are of releases that do not understand each other: {why}'
+
+
+class UnknownTask(Unavailable):
+    template = (
+        'The agent of {host} is of an earlier release, which does not know the task {kind}: '
+        'upgrade it.'
+    )
 
 
 class PolicyForbids(Forbidden):
@@ -72,8 +97,10 @@ class PolicyForbids(Forbidden):
 
 
 class ServiceTokenRequired(Forbidden):
-    template = ('{action} requires a service token: Nova sends one when '
-                '[service_user] send_service_user_token is true.')
+    template = (
+        '{action} requires a service token: Nova sends one when '
+        '[service_user] send_service_user_token is true.'
+    )
 
 
 class InvalidProfile(Unprocessable):
@@ -93,13 +120,30 @@ class ProfileNotFound(NotFound):
 
 
 class ProfileInUse(Conflict):
-    template = ('Device profile {names} is used by accelerator requests; '
-                'delete those first.')
+    template = 'Device profile {names} is used by accelerator requests; delete those first.'
 
 
 class ProfileDisabled(Conflict):
-    template = ('Device profile {name} is disabled: no new accelerator requests can be made '
-                'with it until an administrator enables it.')
+    template = (
+        'Device profile {name} is disabled: no new accelerator requests can be made '
+        'with it until an administrator enables it.'
+    )
+
+
+class OverLimit(Forbidden):
+    template = (
+        'Project {project} has {used} accelerator requests and may have {limit}: {wanted} more are '
+        'too many. Delete requests that are not needed, or ask an administrator to raise the '
+        'limit accelerator_requests of the project in Keystone.'
+    )
+
+
+class LimitUnavailable(Unavailable):
+    template = (
+        'No accelerator request can be created, since its limit cannot be read from Keystone: '
+        '{why} Try again later. Operators: see [oslo_limit]; [conductor] limit_requests = false '
+        'removes the limit.'
+    )
 
 
 class ArqNotFound(NotFound):
@@ -111,44 +155,59 @@ class BadArqState(Conflict):
 
 
 class ArqBoundElsewhere(Conflict):
-    template = ('Accelerator request {uuid} is bound already, to instance {instance} on '
-                '{host}; unbind it first.')
+    template = (
+        'Accelerator request {uuid} is bound already, to instance {instance} on '
+        '{host}; unbind it first.'
+    )
 
 
 class ProviderNotFound(NotFound):
-    template = ('No device of host {host} has the resource provider {rp}; list deployables to '
-                'see which exist.')
+    template = (
+        'No device of host {host} has the resource provider {rp}; list deployables to '
+        'see which exist.'
+    )
 
 
 class GroupNotHonoured(Conflict):
-    template = ('{what} asks for {keys}, on which no part of Cyborg acts; remove these keys, or '
-                'ask for the same with keys that are documented for device profiles.')
+    template = (
+        '{what} asks for {keys}, which Cyborg does not implement; remove these keys, or '
+        'use keys that are documented for device profiles.'
+    )
 
 
 class ProviderMismatch(Conflict):
-    template = ('Resource provider {rp} on {host} does not fit accelerator request {uuid}. '
-                'It wanted: {wanted}; there: {given}.')
+    template = (
+        'Resource provider {rp} on {host} does not fit accelerator request {uuid}. '
+        'Wanted: {wanted}; the provider has: {given}.'
+    )
 
 
 class DeviceDisabled(Conflict):
-    template = ('Accelerator request {uuid} cannot be bound to resource provider {rp} on {host}, '
-                'part of a device that is disabled, until an administrator enables it.')
+    template = (
+        'Accelerator request {uuid} cannot be bound to resource provider {rp} on {host}, '
+        'part of a device that is disabled, until an administrator enables it.'
+    )
 
 
 class NoFreeHandle(Conflict):
-    template = ('Resource provider {rp} on {host} has no free attach handle for accelerator '
-                'request {uuid}.')
+    template = (
+        'Resource provider {rp} on {host} has no free attach handle for accelerator request {uuid}.'
+    )
 
 
 class HandleNotClean(Conflict):
-    template = ('Host {host} still cleans up or programs what could be had of resource provider '
-                '{rp} for accelerator request {uuid}; try again in a moment.')
+    template = (
+        'Host {host} is still cleaning or programming the handles of resource provider {rp} '
+        'that accelerator request {uuid} could take; try again in a moment.'
+    )
 
 
 class CleanUpOwed(Conflict):
-    template = ('What could be had of resource provider {rp} for accelerator request {uuid} must '
-                'first be cleaned up by the agent of {host}, which is silent: start it, or '
-                'declare the host gone with cyborg-manage host forget.')
+    template = (
+        'The handles of resource provider {rp} that accelerator request {uuid} could take are '
+        'not clean yet, and the agent of {host} is down: start the agent, or remove the host '
+        'with cyborg-manage host forget.'
+    )
 
 
 class BindFailed(Conflict):
@@ -156,12 +215,25 @@ class BindFailed(Conflict):
 
 
 class AlreadyPlugged(Conflict):
-    template = ('Instance {instance} holds accelerators on {host} that another plug asked for, '
-                '{held}; unplug it first.')
+    template = (
+        'Instance {instance} holds accelerators on {host} from an earlier plug, {held}; '
+        'unplug it first.'
+    )
+
+
+class ServerImageUnread(Conflict):
+    template = 'The properties of image {image} of the server must be read from Glance first.'
+
+
+class ServerImageRefused(Conflict):
+    template = (
+        'The properties of image {image} of the server name a bitstream that cannot be loaded: '
+        '{why}'
+    )
 
 
 class OutcomeUnknown(Unavailable):
-    template = 'Whether this was done is not known: {why}'
+    template = 'It is not known whether this was done: {why}'
 
 
 class DeviceNotFound(NotFound):
@@ -170,6 +242,14 @@ class DeviceNotFound(NotFound):
 
 class DeployableNotFound(NotFound):
     template = 'Deployable not found: {uuid}.'
+
+
+class HandleNotFound(NotFound):
+    template = 'Device {device} has no handle {uuid}; list its hand-backs to see which it has.'
+
+
+class NotQuarantined(Conflict):
+    template = 'Handle {uuid} is not quarantined: {why}'
 
 
 class CannotProgram(Conflict):
@@ -193,16 +273,14 @@ class AgentNotFound(NotFound):
 
 
 class MarkerNotFound(BadRequest):
-    template = 'The marker {marker} names nothing in this collection.'
+    template = 'The marker {marker} is not in this collection.'
 
 
 class StaleReport(Conflict):
-    template = ('Report {sequence} of host {host} does not follow the last one, {known}; '
-                'the agent will send a new one.')
-
-
-class DeviceClaimed(Conflict):
-    template = 'Resource provider {name} belongs to somebody else: {owner}.'
+    template = (
+        'Report {sequence} of host {host} does not follow the last one, {known}; '
+        'the agent will send a new one.'
+    )
 
 
 class DriverNotFound(CyborgError):
@@ -214,22 +292,24 @@ class DriverFailed(CyborgError):
 
 
 class CleaningFailed(CyborgError):
-    """Raised on the host alone; ``steps`` are those that were tried, the failed one last."""
+    """Raised in the agent only. ``steps`` are the steps so far, the failed one last."""
 
     template = 'Step {step} failed: {why}'
     steps: Sequence[Any] = ()
 
 
 class ProviderTreeMissing(Unavailable):
-    template = ('Placement knows no resource provider {host}: nova-compute creates it; check '
-                '[agent] resource_provider_name.')
+    template = (
+        'Placement has no resource provider {host}, which nova-compute creates; check '
+        '[agent] resource_provider_name.'
+    )
 
 
 class PlacementUnavailable(Unavailable):
-    template = 'Placement did not do what was asked: {why}'
+    template = 'A call to Placement failed: {why}'
 
 
 class ConfigError(CyborgError):
-    """A start-up mistake: shown as one sentence, never as a traceback."""
+    """A wrong configuration or command line. Commands show the message without a traceback."""
 
     template = '{why}'

@@ -1,63 +1,128 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages: transport, serializer, clients and servers, made one way for every process."""
+"""RPC: the transport, the serializer, clients and servers of every process."""
 
 import contextlib
+import dataclasses
+import threading
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ParamSpec, Self, TypeVar
 
 import oslo_messaging as messaging
 from kombu import exceptions as kombu_errors
 from oslo_config import cfg
 from oslo_log import log
-from oslo_messaging import transport as messaging_transport
 
-from cyborg import context, errors, memory_transport, objects
+from cyborg import (
+    backoff,
+    context,
+    errors,
+    in_process_transport,
+    library_internals,
+    metrics,
+    objects,
+    tracing,
+)
+from cyborg.conf import upgrade_levels
+from cyborg.objects import manifests
 
 LOG = log.getLogger(__name__)
+P = ParamSpec('P')
+R = TypeVar('R')
 
 EXCHANGE = 'cyborg'
 CONDUCTOR = 'conductor'
 AGENT = 'agent'
-#: apart from what else conductors are told, so that no caller ever waits behind them
+#: topics of their own, so that no call of the API waits behind what agents send
 HEARTBEATS = 'heartbeats'
-#: how often to try to send a message, at growing intervals, before the broker counts as away;
-#: otherwise whoever sends would hang until it is back
+REPORTS = 'reports'
+#: attempts to send a message, at growing intervals, before MessageDeliveryFailure is raised;
+#: without a limit the sender would hang until the broker is back
 TRIES = 3
-#: what a broker says that is there and will not have us: a wrong user, password or virtual host,
-#: a user who may not make queues, a queue of another kind
+#: raised when the broker refuses us: wrong user, password or virtual host, no permission to
+#: declare queues, or a queue that exists with other properties
 REFUSALS = kombu_errors.ChannelError, kombu_errors.ConnectionError
-#: seconds before a broker that refused us is asked again
-PAUSE = 10
+#: the longest pause, in seconds, between two attempts to listen at a broker that refuses us
+LONGEST_PAUSE = 10
+#: seconds to wait for a broker at which the queue for answers must be created first
+CONNECT_TIMEOUT = 4
+
+#: seconds for which a server sends nothing to a reply queue that was missing
+MISSING_QUEUE_PAUSE = 2
+#: seconds for which messages have an older version after a server has refused a newer one
+CAUTION = 60
+#: method -> arguments that are newer than the oldest version -> the version that they came with
+Added = Mapping[str, Mapping[str, str]]
+#: what a server of an earlier release answers, by the names of its errors
+UNSUPPORTED, NO_METHOD = messaging.UnsupportedVersion.__name__, messaging.NoSuchMethod.__name__
+#: every version of objects can be read with the same one
+SERIALIZERS = {version: objects.Serializer(version) for version in manifests.CHANGES}
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """How many seconds a caller waits. None: [DEFAULT] rpc_response_timeout decides."""
+
+    #: for a sign of life from the server that has the call, or from one that takes it
+    silence: int | None = None
+    #: for the answer to a call that changes nothing
+    read: float | None = None
+    #: attempts to reach a broker that is away; each takes seconds
+    tries: int = TRIES
+
+    @classmethod
+    def of_api(cls, conf: cfg.ConfigOpts) -> Self:
+        return cls(conf.api.call_monitor_timeout, conf.api.read_timeout, tries=2)
+
+    @classmethod
+    def of_agent(cls, conf: cfg.ConfigOpts) -> Self:
+        return cls(conf.agent.call_monitor_timeout)
 
 
 class ContextSerializer(messaging.Serializer):
-    """Our objects in the arguments, our context beside them."""
+    """Serializes versioned objects, and the request context.
 
-    def __init__(self) -> None:
-        self._objects = objects.Serializer()
+    A client writes arguments in one version. A server, which gives no version, writes each answer
+    in the newest version that the caller reads.
+    """
+
+    def __init__(self, version: str | None = None) -> None:
+        self._version = version
 
     def serialize_entity(self, ctxt: Any, entity: Any) -> Any:
-        return self._objects.serialize_entity(ctxt, entity)
+        version = self._version or manifests.known(getattr(ctxt, 'reads', None))
+        return SERIALIZERS[version].serialize_entity(ctxt, entity)
 
     def deserialize_entity(self, ctxt: Any, entity: Any) -> Any:
-        return self._objects.deserialize_entity(ctxt, entity)
+        return SERIALIZERS[manifests.NEWEST].deserialize_entity(ctxt, entity)
 
     def serialize_context(self, ctxt: Any) -> dict[str, Any]:
-        return ctxt if isinstance(ctxt, dict) else ctxt.to_dict()
+        values = ctxt if isinstance(ctxt, dict) else ctxt.to_dict()
+        return values | {'reads': manifests.NEWEST} | tracing.outgoing()
 
     def deserialize_context(self, ctxt: dict[str, Any]) -> context.RequestContext:
+        tracing.incoming(ctxt)  # called in the thread that then processes the message
         return context.RequestContext.from_dict(ctxt)
 
 
+def expecting_errors(method: Callable[P, R]) -> Callable[P, R]:
+    """An RPC method whose CyborgErrors the caller gets as they are, and which are not logged as
+    faults of the server."""
+    told: Callable[P, R] = messaging.expected_exceptions(errors.CyborgError)(method)
+    return told
+
+
 def transport(conf: cfg.ConfigOpts) -> Any:
-    """The process's transport. ``conf`` is cfg.CONF: oslo.messaging reads global options too."""
+    """Return the RPC transport. ``conf`` must be cfg.CONF: oslo.messaging reads global options."""
     messaging.set_transport_defaults(EXCHANGE)
-    memory_transport.install()
+    in_process_transport.install()
     made = messaging.get_rpc_transport(conf, allowed_remote_exmods=[errors.__name__])
-    if _is_default(conf, 'transport_url'):  # that would be a guest's on this very machine
+    if _is_default(conf, 'transport_url'):  # the default is rabbit://guest@localhost
         raise errors.ConfigError(
-            why='There is no message broker to use: set [DEFAULT] transport_url.')
+            why='There is no message broker to use: set [DEFAULT] transport_url.'
+        )
+    library_internals.limit_queueing(made)
+    library_internals.remember_missing_reply_queues_for(MISSING_QUEUE_PAUSE)
     return made
 
 
@@ -67,65 +132,328 @@ def _is_default(conf: cfg.ConfigOpts, name: str) -> bool:
 
 
 def notification_transport(conf: cfg.ConfigOpts) -> Any:
-    """The way of notifications, which may be another broker's."""
+    """Return the transport of notifications, which may use another broker."""
     messaging.set_transport_defaults(EXCHANGE)
-    memory_transport.install()
+    in_process_transport.install()
     return messaging.get_notification_transport(conf)
 
 
 def topic(transport: Any, whose: str) -> str:
-    """Queues are shared by a whole broker, so that their names tell two Cyborgs apart."""
+    """Return a topic with the control exchange in its name: two clouds may share a broker."""
     return f'{transport.conf.control_exchange}-{whose}'
 
 
-class _ExpiringTransport(messaging_transport.RPCTransport):
-    """Has the broker drop what nobody has taken in time. oslo.messaging does so with calls, whose
-    caller waits no longer; for casts its client does not ask, though its drivers know how."""
+def pinned(conf: cfg.ConfigOpts, whose: str) -> str | None:
+    """Returns the version of [upgrade_levels] for messages to a kind of service; None for auto.
 
-    def __init__(self, transport: Any, expiry: float) -> None:
-        super().__init__(transport._driver)  # noqa: SLF001
-        self._expiry = expiry
-
-    def _send(self, *arguments: Any, **options: Any) -> Any:
-        return super()._send(*arguments, **{'timeout': self._expiry} | options)
+    Raises ConfigError if this release does not have that version.
+    """
+    version: str = conf.upgrade_levels[whose]
+    if version == upgrade_levels.AUTO:
+        return None
+    if version not in manifests.CHANGES:
+        raise errors.ConfigError(
+            why=f'[upgrade_levels] {whose} = {version}: this release has '
+            f'{", ".join(sorted(manifests.CHANGES))} and {upgrade_levels.AUTO}.'
+        )
+    return version
 
 
 class Client:
-    """Speaks with conductors or agents, in words of up to a version.
+    """Sends messages to conductors or agents.
 
-    Whatever keeps the broker from taking a message is a MessageDeliveryFailure. With an expiry,
-    in seconds, a cast that nobody takes is dropped by then.
+    Raises MessageDeliveryFailure if the broker does not take a message. With an expiry, in
+    seconds, the broker drops a cast that no server has taken by then.
+
+    Calls are monitored if the limits say so: a server that works on a call sends signs of life,
+    and a caller that receives none for ``limits.silence`` seconds stops waiting. Either nobody
+    has taken the call, or the server died with it.
+
+    A message has the oldest version in which nothing of it is lost, so that as many servers as
+    possible understand it, and none that is newer than ``newest()``. If a server refuses a call
+    because it is too new, it is sent again in an older version: what that version does not have
+    is left out.
+
+    :param newest: returns the newest version to use
+    :param added: arguments of methods that older servers do not have
+    :param changed: methods that have other arguments on older servers, with the version in which
+        they changed; older servers are not called
     """
 
-    def __init__(self, transport: Any, whose: str, version: str,
-                 expiry: float | None = None) -> None:
-        self._whose = whose
-        self._client = messaging.get_rpc_client(
-            transport if expiry is None else _ExpiringTransport(transport, expiry),
-            messaging.Target(topic=topic(transport, whose), version=version),
-            version_cap=version, serializer=ContextSerializer(), retry=TRIES - 1)
+    def __init__(
+        self,
+        transport: Any,
+        whose: str,
+        expiry: float | None = None,
+        limits: Limits | None = None,
+        *,
+        newest: Callable[[], str] = lambda: manifests.NEWEST,
+        added: Added | None = None,
+        changed: Mapping[str, str] | None = None,
+    ) -> None:
+        self._whose, self._limits = whose, limits or Limits()
+        self._newest, self._added, self._changed = newest, added or {}, changed or {}
+        #: the version that a server refused, and until when it is not tried
+        self._refused: str | None = None
+        self._cautious_until = 0.0
+        self._answers = _Answers(transport)
+        self._clients = {
+            version: messaging.get_rpc_client(
+                transport
+                if expiry is None
+                else library_internals.ExpiringTransport(transport, expiry),
+                messaging.Target(topic=topic(transport, whose), version=version),
+                version_cap=version,
+                serializer=ContextSerializer(version),
+                retry=self._limits.tries - 1,
+            )
+            for version in manifests.CHANGES
+        }
+        self._longest = float(transport.conf.rpc_response_timeout)
 
     def call(self, ctxt: context.RequestContext, method: str, **arguments: Any) -> Any:
-        """Ask any of them, and wait for the answer."""
+        """Call any of the servers, once, and return its answer."""
+        return self._attempt(ctxt, method, arguments, self._longest)
+
+    def call_repeatably(self, ctxt: context.RequestContext, method: str, **arguments: Any) -> Any:
+        """Call; repeat the call once if the first one gets no answer.
+
+        The method must have the same effect and answer if it is performed twice.
+        """
+        return self._repeat(ctxt, method, arguments, self._longest)
+
+    def read(self, ctxt: context.RequestContext, method: str, **arguments: Any) -> Any:
+        """Call a method that changes nothing."""
+        longest = self._longest if self._limits.read is None else self._limits.read
+        return self._repeat(ctxt, method, arguments, min(longest, self._longest))
+
+    def delete(self, ctxt: context.RequestContext, method: str, **arguments: Any) -> None:
+        """Call a method that deletes.
+
+        NotFound as the answer to a repetition is not raised: the first call, whose answer was
+        lost, may have deleted what is not found.
+        """
+        self._repeat(ctxt, method, arguments, self._longest, expected=(errors.NotFound,))
+
+    def _repeat(
+        self,
+        ctxt: context.RequestContext,
+        method: str,
+        arguments: dict[str, Any],
+        longest: float,
+        expected: tuple[type[Exception], ...] = (),
+    ) -> Any:
+        deadline = time.monotonic() + longest
         try:
-            with _readable_errors():
-                return self._client.call(ctxt, method, **arguments)
+            return self._attempt(ctxt, method, arguments, longest)
+        except messaging.MessagingTimeout as error:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise
+            LOG.warning('%s Asking once more.', error)
+        try:
+            return self._attempt(ctxt, method, arguments, left)
+        except expected:
+            return None
+
+    def _attempt(
+        self, ctxt: context.RequestContext, method: str, arguments: dict[str, Any], longest: float
+    ) -> Any:
+        with self._timed(method):
+            return self._call(ctxt, method, arguments, longest)
+
+    @contextlib.contextmanager
+    def _timed(self, method: str) -> Iterator[None]:
+        """Observe a message for the metrics and the trace."""
+        with (
+            tracing.span('rpc', f'{self._whose}.{method}'),
+            metrics.Timer(metrics.RPC_CALLS, self._whose, method) as timer,
+        ):
+            try:
+                yield
+            except errors.CyborgError:
+                timer.result = 'refused'
+                raise
+            except messaging.MessagingTimeout:
+                timer.result = 'timeout'
+                raise
+            except messaging.MessageDeliveryFailure:
+                timer.result = 'undelivered'
+                raise
+
+    def _call(
+        self, ctxt: context.RequestContext, method: str, arguments: dict[str, Any], longest: float
+    ) -> Any:
+        deadline = time.monotonic() + longest
+        self._answers.connect(min(longest, CONNECT_TIMEOUT))
+        for version in self._versions(method, arguments):
+            try:
+                return self._send(version, ctxt, method, arguments, deadline)
+            except messaging.RemoteError as error:
+                if error.exc_type == NO_METHOD:
+                    raise errors.IncompatibleRelease(
+                        why=f'a {self._whose} does not have {method}. Try again when all of them '
+                        'are upgraded.'
+                    ) from error
+                if error.exc_type != UNSUPPORTED:
+                    raise
+            self._note_refusal(version)
+        if method in self._changed:
+            raise errors.IncompatibleRelease(
+                why=f'a {self._whose} has an older form of {method}. Try again when all are '
+                'upgraded.'
+            )
+        raise errors.IncompatibleRelease(
+            why=f'a {self._whose} refuses all RPC versions of this release, '
+            f'{manifests.OLDEST} to {manifests.NEWEST}.'
+        )
+
+    def _send(
+        self,
+        version: str,
+        ctxt: context.RequestContext,
+        method: str,
+        arguments: dict[str, Any],
+        deadline: float,
+    ) -> Any:
+        try:
+            with _readable_errors(), library_internals.queueing_for(self._limits.silence):
+                return (
+                    self._clients[version]
+                    .prepare(
+                        timeout=max(deadline - time.monotonic(), 0.1),
+                        call_monitor_timeout=self._limits.silence,
+                    )
+                    .call(ctxt, method, **self._for(version, method, arguments))
+                )
         except messaging.MessagingTimeout as error:
             raise messaging.MessagingTimeout(
                 f'No {self._whose} answered {method} in time: is one running, and has it the '
-                'same [DEFAULT] transport_url?') from error
+                'same [DEFAULT] transport_url?'
+            ) from error
 
-    def cast(self, ctxt: context.RequestContext, method: str, to: str | None = None,
-             **arguments: Any) -> None:
-        """Tell the one of that name, or any."""
-        client = self._client if to is None else self._client.prepare(server=to)
-        with _readable_errors():
-            client.cast(ctxt, method, **arguments)
+    def cast(
+        self, ctxt: context.RequestContext, method: str, to: str | None = None, **arguments: Any
+    ) -> None:
+        """Cast to the server of that name, or to any."""
+        version = self._versions(method, arguments, is_cast=True)[0]
+        client = self._clients[version] if to is None else self._clients[version].prepare(server=to)
+        with self._timed(method), _readable_errors():
+            client.cast(ctxt, method, **self._for(version, method, arguments))
+
+    # -- versions --------------------------------------------------------------------------
+
+    def _versions(self, method: str, arguments: dict[str, Any], is_cast: bool = False) -> list[str]:
+        """Returns the versions in which a message can be sent, the best one first.
+
+        Nobody can refuse a cast. Those with objects are sent to agents, whose version is known;
+        lists of objects are smaller in the newest version.
+        """
+        if method in self._changed:
+            since, newest = (
+                manifests.parsed(self._changed[method]),
+                manifests.parsed(self._newest()),
+            )
+            return [each for each in self._clients if since <= manifests.parsed(each) <= newest]
+        added = self._added.get(method, {})
+        needed = [
+            *(added[name] for name in arguments if name in added),
+            *(
+                manifests.NEWEST if is_cast else manifests.needed(each.obj_name())
+                for each in _objects_in(arguments)
+            ),
+            manifests.OLDEST,
+        ]
+        limit = min(max(needed, key=manifests.parsed), self._limit(), key=manifests.parsed)
+        return sorted(
+            (each for each in self._clients if manifests.parsed(each) <= manifests.parsed(limit)),
+            key=manifests.parsed,
+            reverse=True,
+        )
+
+    def _limit(self) -> str:
+        if self._refused is None or time.monotonic() >= self._cautious_until:
+            return self._newest()
+        refused = manifests.parsed(self._refused)
+        older = [each for each in self._clients if manifests.parsed(each) < refused]
+        return min(
+            self._newest(),
+            max(older, key=manifests.parsed, default=manifests.OLDEST),
+            key=manifests.parsed,
+        )
+
+    def _note_refusal(self, version: str) -> None:
+        """Do not use a version for a while that a server has refused."""
+        if self._refused is None or time.monotonic() >= self._cautious_until:
+            LOG.info(
+                'A %s of an earlier release refuses version %s of RPC; older ones are used for %s '
+                'seconds.',
+                self._whose,
+                version,
+                CAUTION,
+            )
+        self._refused, self._cautious_until = version, time.monotonic() + CAUTION
+
+    def _for(self, version: str, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Returns the arguments that servers of a version have."""
+        added = self._added.get(method, {})
+        return {
+            name: value
+            for name, value in arguments.items()
+            if name not in added or manifests.parsed(added[name]) <= manifests.parsed(version)
+        }
+
+
+def _objects_in(arguments: Mapping[str, Any]) -> Iterator[objects.CyborgObject]:
+    """Yields the objects among arguments, and one of each list."""
+    for value in arguments.values():
+        each = value[0] if isinstance(value, list) and value else value
+        if isinstance(each, objects.CyborgObject):
+            yield each
+
+
+class _Answers:
+    """The queue for answers that a process has at its broker.
+
+    oslo.messaging creates it during the first call and waits for the broker without limit,
+    whatever the limits of the call are. A thread of its own waits here instead of the caller.
+    """
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self._lock = threading.Lock()
+        self._connecting: threading.Thread | None = None
+        self._is_open = False
+        self._why_not = 'The broker is away: it does not answer.'
+
+    def connect(self, timeout: float) -> None:
+        """Return when the queue exists; raises MessageDeliveryFailure if it takes too long."""
+        if self._is_open:
+            return
+        with self._lock:
+            if self._connecting is None or not self._connecting.is_alive():
+                self._connecting = threading.Thread(
+                    target=self._open, name='rpc-answers', daemon=True
+                )
+                self._connecting.start()
+            connecting = self._connecting
+        connecting.join(timeout)
+        if not self._is_open:
+            raise messaging.MessageDeliveryFailure(self._why_not)
+
+    def _open(self) -> None:
+        try:
+            with _readable_errors():
+                library_internals.open_reply_queue(self._transport)
+        except messaging.MessageDeliveryFailure as error:
+            self._why_not = str(error)
+        else:
+            self._is_open = True
 
 
 @contextlib.contextmanager
 def _readable_errors() -> Iterator[None]:
-    """A connection that cannot be made fails in the words of a library below oslo.messaging."""
+    """Translate the errors of kombu and amqp, which oslo.messaging lets pass."""
     try:
         yield
     except kombu_errors.OperationalError as error:
@@ -136,37 +464,61 @@ def _readable_errors() -> Iterator[None]:
 
 def _refusal(error: Exception) -> str:
     why = getattr(error, 'reply_text', '') or str(error)
-    return ('The broker refuses us, check [DEFAULT] transport_url and what its user may do: '
-            f'{why.rstrip(".")}.')
+    return (
+        'The broker refuses us, check [DEFAULT] transport_url and what its user may do: '
+        f'{why.rstrip(".")}.'
+    )
 
 
 class Server:
-    """Hands each message to the endpoint that has its method, in one of its threads: so many, or
-    as many as [DEFAULT] executor_thread_pool_size says."""
+    """Dispatches messages to endpoints in a pool of threads.
 
-    def __init__(self, transport: Any, whose: str, name: str,
-                 endpoints: Sequence[object], threads: int | None = None) -> None:
+    ``threads`` defaults to [DEFAULT] executor_thread_pool_size.
+    """
+
+    _pause = staticmethod(time.sleep)
+
+    def __init__(
+        self,
+        transport: Any,
+        whose: str,
+        name: str,
+        endpoints: Sequence[object],
+        threads: int | None = None,
+    ) -> None:
         self._transport, self._endpoints, self._threads = transport, list(endpoints), threads
         self._target = messaging.Target(topic=topic(transport, whose), server=name)
         self._server = self._make()
 
     def _make(self) -> Any:
-        return messaging.get_rpc_server(
-            self._transport, self._target, self._endpoints, serializer=ContextSerializer(),
-            access_policy=messaging.DefaultRPCAccessPolicy)
+        made = messaging.get_rpc_server(
+            self._transport,
+            self._target,
+            self._endpoints,
+            serializer=ContextSerializer(),
+            access_policy=messaging.DefaultRPCAccessPolicy,
+        )
+        library_internals.end_monitoring_of_refused_calls(made)
+        return made
 
     def start(self) -> None:
-        """Wait for a broker that is away, or that does not know us yet."""
+        """Listen. Retries as long as the broker is away or refuses us."""
+        failures = 0
         while refusal := self._try():
-            LOG.error('%s Trying again in %s seconds.', refusal, PAUSE)
-            time.sleep(PAUSE)
-            self._server = self._make()  # one that failed to start cannot be started again
+            failures += 1
+            pause = backoff.pause(failures, LONGEST_PAUSE)
+            LOG.error('%s Trying again in %.0f seconds.', refusal, pause)
+            self._pause(pause)
+            self._server = self._make()  # a server that failed to start cannot be started again
         LOG.info('Listening for messages to %s as %s.', self._target.topic, self._target.server)
 
     def _try(self) -> str | None:
         try:
             self._server.start(override_pool_size=self._threads)
-        except (*REFUSALS, messaging.MessageDeliveryFailure) as error:  # the last: of a queue
+        except (
+            *REFUSALS,
+            messaging.MessageDeliveryFailure,
+        ) as error:  # the last: refusal of a queue
             return _refusal(error)
         return None
 
@@ -175,5 +527,5 @@ class Server:
         self._server.stop()
 
     def wait(self) -> None:
-        """Until those that were taken are done with."""
+        """Return when all messages that were taken are processed."""
         self._server.wait()

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All in one process: API, conductor and agents, composed of the parts that run apart elsewhere.
+"""The all-in-one mode: API, conductor and agents in one process.
 
-Nothing here has a code path of its own: an SQLite file, messages in memory and Placement's WSGI
-application take the places of servers, by configuration alone.
+It runs the same code as separate services. Its configuration replaces the servers by an SQLite
+file, the in-process transport and Placement's WSGI application.
 """
 
 import pathlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 import requests
@@ -27,9 +27,11 @@ from cyborg.conductor.service import Conductor
 from cyborg.db.sqlalchemy import engine, migration
 
 PLACEMENT = 'http://placement.local'
-#: oslo.messaging calls messages in memory an experiment; here they are what we want
-LOG_LEVELS = ('oslo.messaging._drivers.impl_rabbit=ERROR,kombu=ERROR,amqp=WARNING,'
-              'alembic=WARNING,placement=WARNING,keystoneauth=WARNING,urllib3=WARNING,stevedore=WARNING')
+#: silences the warning of oslo.messaging that the memory transport is experimental
+LOG_LEVELS = (
+    'oslo.messaging._drivers.impl_rabbit=ERROR,kombu=ERROR,amqp=WARNING,'
+    'alembic=WARNING,placement=WARNING,keystoneauth=WARNING,urllib3=WARNING,stevedore=WARNING'
+)
 CONFIGURATION = """\
 [DEFAULT]
 transport_url = {transport}
@@ -61,48 +63,84 @@ endpoint = {url}
 
 
 class Host(Protocol):
-    """A compute host: its name, what it shows in sysfs, its events, its drivers."""
+    """A compute host: its name, sysfs, drivers and udev events."""
 
     name: str
     sysfs: Sysfs
     drivers: Sequence[str]
 
-    def monitor(self, on_event: OnEvent) -> Monitor: ...
+    def monitor(self, on_event: OnEvent, subsystems: Collection[str]) -> Monitor: ...
 
 
 def write_configuration(
-        directory: pathlib.Path, nova: str, port: int = 6666, database: str | None = None,
-        glance: str | None = None,
-        transport: str = 'kombu+memory://localhost//', more: str = '') -> pathlib.Path:
-    """A configuration file for a Standalone whose data live in this directory."""
+    directory: pathlib.Path,
+    nova: str,
+    port: int = 6666,
+    database: str | None = None,
+    glance: str | None = None,
+    transport: str = 'kombu+memory://localhost//',
+    placement: str = PLACEMENT,
+    more: str = '',
+) -> pathlib.Path:
+    """Write the configuration of a Standalone that has its data in this directory.
+
+    ``placement``: the URL under which other processes reach Placement, if it is served.
+    """
     path = directory / 'cyborg.conf'
-    # a name of its own, so that two of us never hear one another's messages
+    # unique, so that two instances never receive each other's messages
     exchange = f'cyborg-{uuid.uuid4()}'
-    path.write_text(CONFIGURATION.format(
-        transport=transport, exchange=exchange, directory=directory, port=port, nova=nova,
-        levels=LOG_LEVELS, placement=PLACEMENT, token=embedded_placement.TOKEN,
-        glance=GLANCE.format(url=glance) if glance else '',
-        database=database or f'sqlite:///{directory}/cyborg.db') + more)
+    path.write_text(
+        CONFIGURATION.format(
+            transport=transport,
+            exchange=exchange,
+            directory=directory,
+            port=port,
+            nova=nova,
+            levels=LOG_LEVELS,
+            placement=placement,
+            token=embedded_placement.TOKEN,
+            glance=GLANCE.format(url=glance) if glance else '',
+            database=database or f'sqlite:///{directory}/cyborg.db',
+        )
+        + more
+    )
     return path
 
 
 class Standalone:
-    """A whole Cyborg; ``conductors`` and hosts may be several."""
+    """All services in one process, with one or more conductors and hosts."""
 
-    def __init__(self, conf: cfg.ConfigOpts, directory: pathlib.Path,
-                 conductors: int = 1) -> None:
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        directory: pathlib.Path,
+        conductors: int = 1,
+        placement: str = PLACEMENT,
+    ) -> None:
+        """``placement``: the URL of Placement in the configuration."""
         self.conf = conf
         session = requests.Session()
-        wsgi.mount(session, PLACEMENT, embedded_placement.load(directory / 'placement.db'))
+        #: Placement's own application. Here it is called in this process, whatever its URL is.
+        self.placement_app = embedded_placement.load(directory / 'placement.db')
+        wsgi.mount(session, placement, self.placement_app)
         self.placement = keystone.connect(conf, 'placement', session)
         self.db = engine.Database(conf.database.connection)
         migration.upgrade(self.db)
+        self.db.trace(conf)
         self.transport = rpc.transport(conf)
         self.conductors = [
-            Conductor(conf, self.transport, self.db, Nova(keystone.connect(conf, 'nova')),
-                      f'conductor-{number}') for number in range(conductors)]
+            Conductor(
+                conf,
+                self.transport,
+                self.db,
+                Nova(keystone.connect(conf, 'nova')),
+                f'conductor-{number}',
+                self.placement,
+            )
+            for number in range(conductors)
+        ]
         self.agents: dict[str, Agent] = {}
-        self.api: Any = app.load_app(conf, ConductorAPI(self.transport))
+        self.api: Any = app.load_app(conf, ConductorAPI(self.transport, rpc.Limits.of_api(conf)))
 
     def start(self) -> None:
         for conductor in self.conductors:
@@ -110,8 +148,16 @@ class Standalone:
 
     def add_host(self, host: Host) -> Agent:
         """Start the agent of a host."""
-        agent = Agent(self.conf, self.transport, host.name, Placement(self.placement),
-                      Glance.connect(self.conf), host.sysfs, host.monitor, list(host.drivers))
+        agent = Agent(
+            self.conf,
+            self.transport,
+            host.name,
+            Placement(self.placement),
+            Glance.connect(self.conf),
+            host.sysfs,
+            host.monitor,
+            list(host.drivers),
+        )
         self.agents[host.name] = agent
         agent.start()
         return agent
@@ -121,7 +167,7 @@ class Standalone:
         self.agents.pop(name).stop()
 
     def stop(self) -> None:
-        """End everything, in an order in which nobody waits for one who is gone."""
+        """Stop agents before conductors, which they call, and then the transport and database."""
         for name in list(self.agents):
             self.remove_host(name)
         for conductor in self.conductors:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cyborg-agent: one a compute host."""
+"""cyborg-agent: runs on each compute host."""
 
 from typing import NoReturn
 
 from oslo_config import cfg
 
-from cyborg import rpc
+from cyborg import rpc, tracing
 from cyborg.accelerator.sysfs import Sysfs
 from cyborg.agent.service import Agent
 from cyborg.clients import keystone
@@ -16,11 +16,18 @@ from os_acc import hosts
 
 
 def build(conf: cfg.ConfigOpts) -> Agent:
-    """An agent of this host."""
+    """Return the agent of this host."""
+    tracing.set_up(conf, 'agent')
     placement = Placement(keystone.connect(conf, 'placement'))
     name = conf.agent.resource_provider_name or hosts.node_name()
-    return Agent(conf, rpc.transport(conf), name, placement, Glance.connect(conf),
-                 Sysfs(conf.agent.sysfs_root))
+    return Agent(
+        conf,
+        rpc.transport(conf),
+        name,
+        placement,
+        Glance.connect(conf),
+        Sysfs(conf.agent.sysfs_root),
+    )
 
 
 def main() -> NoReturn:

@@ -1,24 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cyborg-conductor: the owner of the database."""
+"""cyborg-conductor: the only service that uses the database."""
 
 from typing import NoReturn
 
 from oslo_config import cfg
 
-from cyborg import rpc
+from cyborg import rpc, tracing
 from cyborg.clients import keystone
 from cyborg.clients.nova import Nova
 from cyborg.cmd import startup
 from cyborg.conductor.service import Conductor
-from cyborg.db.sqlalchemy import engine, migration
+from cyborg.db.sqlalchemy import engine, revisions
 
 
 def build(conf: cfg.ConfigOpts) -> Conductor:
-    """A conductor on the configured database, whose schema must be the one we know."""
+    """Return a conductor. Raises ConfigError if the schema of the database is not current."""
     db = engine.Database(conf.database.connection)
-    migration.require_head(db)
+    revisions.require_head(db)
+    tracing.set_up(conf, 'conductor')
+    db.trace(conf)
     nova = Nova(keystone.connect(conf, 'nova'))
-    return Conductor(conf, rpc.transport(conf), db, nova, conf.host)
+    is_known = conf.placement.auth_type or conf.placement.auth_section
+    placement = keystone.connect(conf, 'placement') if is_known else None
+    return Conductor(conf, rpc.transport(conf), db, nova, conf.host, placement)
 
 
 def main() -> NoReturn:

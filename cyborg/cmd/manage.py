@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cyborg-manage: what an operator does with the database at hand. Each topic is a module."""
+"""cyborg-manage: commands for operators that work on the database. Each topic is a module."""
 
 from typing import Any
 
 from oslo_config import cfg
 
-from cyborg.cmd import manage_audit, manage_handles, manage_hosts, manage_profiles, startup
+from cyborg.cmd import (
+    manage_agents,
+    manage_audit,
+    manage_handles,
+    manage_hosts,
+    manage_import,
+    manage_profiles,
+    startup,
+)
 
-TOPICS = (manage_audit, manage_handles, manage_hosts, manage_profiles)
+TOPICS = (manage_agents, manage_audit, manage_handles, manage_hosts, manage_import, manage_profiles)
 
 
 def _commands(subparsers: Any) -> None:
@@ -16,8 +24,7 @@ def _commands(subparsers: Any) -> None:
 
 
 def main() -> None:
-    startup.CONF.register_cli_opt(cfg.SubCommandOpt(
-        'command', title='Commands', handler=_commands))
-    with startup.one_sentence():
+    startup.CONF.register_cli_opt(cfg.SubCommandOpt('command', title='Commands', handler=_commands))
+    with startup.exit_with_message():
         conf = startup.configure()
         raise SystemExit(conf.command.function(conf, conf.command))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cyborg-manage handle: handles that could not be cleaned after a request."""
+"""cyborg-manage handle: attach handles in quarantine, which could not be cleaned."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from oslo_config import cfg
 
 from cyborg.conductor.engine import tasks
 from cyborg.conductor.engine.unit_of_work import transact
-from cyborg.db.sqlalchemy import audit, engine, migration
+from cyborg.db.sqlalchemy import audit, engine, revisions
 from cyborg.db.sqlalchemy.history import Cause
 
 
@@ -16,22 +16,23 @@ def add_commands(subparsers: Any) -> None:
     commands = parser.add_subparsers(dest='action', required=True)
     listing = commands.add_parser('list', help='list the handles that are quarantined')
     listing.set_defaults(function=list_handles)
-    clean = commands.add_parser('clean', help='have the host try once more to clean a handle')
+    clean = commands.add_parser('clean', help='make the host clean a handle again')
     clean.add_argument('uuid')
     clean.set_defaults(function=clean_handle)
-    release = commands.add_parser('release', help='give a handle out again, as it is')
+    release = commands.add_parser('release', help='end the quarantine without cleaning the handle')
     release.add_argument('uuid')
+    release.add_argument('--reason', help='recorded in the history')
     release.set_defaults(function=release_handle)
 
 
 def _database(conf: cfg.ConfigOpts) -> engine.Database:
     db = engine.Database(conf.database.connection)
-    migration.require_head(db)
+    revisions.require_head(db)
     return db
 
 
 def list_handles(conf: cfg.ConfigOpts, options: Any) -> int:
-    """One line for each, with its host and the reason."""
+    """Print a line for each quarantined handle, with its host and the reason."""
     with _database(conf).reader() as session:
         found = audit.quarantined(session)
     for handle, hostname, error in found:
@@ -41,17 +42,22 @@ def list_handles(conf: cfg.ConfigOpts, options: Any) -> int:
     return 0
 
 
+@engine.retried
 def clean_handle(conf: cfg.ConfigOpts, options: Any) -> int:
-    """Its agent hears of it with its next heartbeat."""
+    """Schedule the cleaning; the agent fetches the task after its next heartbeat."""
     with transact(_database(conf), Cause('operator')) as unit:
         tasks.clean_again(unit, options.uuid)
-    print('Its agent tries again with its next heartbeat')
+    print('Its agent cleans it after its next heartbeat')
     return 0
 
 
+@engine.retried
 def release_handle(conf: cfg.ConfigOpts, options: Any) -> int:
-    """It can be taken at once; Placement offers it after the agent's next heartbeat."""
+    """End the quarantine of a handle without cleaning it.
+
+    It can be bound at once; Placement offers it after the next heartbeat of the agent.
+    """
     with transact(_database(conf), Cause('operator')) as unit:
-        tasks.release_from_quarantine(unit, options.uuid)
-    print('It is given out again, as it is')
+        tasks.release_from_quarantine(unit, options.uuid, options.reason)
+    print('It is available again, without having been cleaned')
     return 0

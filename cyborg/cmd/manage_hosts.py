@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cyborg-manage host: hosts that will not come back, and what devices leave in Placement."""
+"""cyborg-manage host: forgets hosts that are gone, and deletes leftover providers."""
 
 import datetime
 from typing import Any
@@ -7,38 +7,43 @@ from typing import Any
 from oslo_config import cfg
 
 from cyborg import errors
-from cyborg.clients import keystone
 from cyborg.clients.placement import Placement
 from cyborg.conductor import forget
-from cyborg.db.sqlalchemy import deployables, engine, migration, models
+from cyborg.db.sqlalchemy import deployables, engine, models, revisions
 
-#: what deleting a provider does to Nova
-REMEMBERED = ('Restart nova-compute there afterwards: until it reads its providers anew, which it '
-              'does every [compute] resource_provider_association_refresh seconds, it builds no '
-              'server on that host.')
+#: nova-compute caches its provider tree
+REMEMBERED = (
+    'Restart nova-compute there afterwards: it builds no server on that host until it has read '
+    'its providers again, which it does every [compute] resource_provider_association_refresh '
+    'seconds.'
+)
 
 
 def add_commands(subparsers: Any) -> None:
-    parser = subparsers.add_parser('host', help='hosts that are gone, and leftovers of devices')
+    parser = subparsers.add_parser(
+        'host', help='hosts that are gone, and leftover resource providers'
+    )
     commands = parser.add_subparsers(dest='action', required=True)
-    gone = commands.add_parser('forget', help='declare a host gone for good')
+    gone = commands.add_parser('forget', help='unbind all requests of a host and delete it')
     gone.add_argument('hostname')
-    gone.add_argument('--force', action='store_true',
-                      help='even if its agent was heard of a moment ago')
+    gone.add_argument('--force', action='store_true', help='even if its agent sends heartbeats')
     gone.set_defaults(function=forget_host)
     tidy = commands.add_parser(
-        'tidy', help='delete the empty resource providers of devices that are gone')
+        'tidy', help='delete the empty resource providers of devices that are gone'
+    )
     tidy.add_argument('hostname')
-    tidy.add_argument('--yes', action='store_true', help='delete them; else they are listed')
+    tidy.add_argument(
+        '--yes', action='store_true', help='delete them; without this they are listed'
+    )
     tidy.set_defaults(function=tidy_host)
 
 
 def forget_host(conf: cfg.ConfigOpts, options: Any) -> int:
-    """Unbind what is bound there, and drop its rows and providers."""
+    """Unbind the requests of a host, and delete its rows and resource providers."""
     db = engine.Database(conf.database.connection)
-    migration.require_head(db)
+    revisions.require_head(db)
     silent = datetime.timedelta(seconds=conf.conductor.heartbeat_timeout)
-    placement = Placement(keystone.connect(conf, 'placement'))
+    placement = _placement(conf)
     if not options.force:
         forget.require_gone(db, options.hostname, models.now() - silent)
     for what, count in forget.forget(db, options.hostname).items():
@@ -49,33 +54,43 @@ def forget_host(conf: cfg.ConfigOpts, options: Any) -> int:
     except errors.ProviderTreeMissing:
         print('Placement does not know the host')
         return 0
-    if not published.is_settled:
-        print('Some resource providers are still allocated to servers; they are reserved. '
-              'Delete or evacuate those servers, then run this again.')
+    if not published.is_complete:
+        print(
+            'Some resource providers are still allocated to servers; they are reserved. '
+            'Delete or evacuate those servers, then run this again.'
+        )
         return 1
-    print('Its resource providers are gone')
+    print('Its resource providers are deleted')
     return 0
 
 
 def tidy_host(conf: cfg.ConfigOpts, options: Any) -> int:
-    """List, or delete, our providers below a compute node that no device of the host has."""
+    """List or delete the providers of Cyborg that belong to no device of the host."""
     db = engine.Database(conf.database.connection)
-    migration.require_head(db)
-    placement = Placement(keystone.connect(conf, 'placement'))
+    revisions.require_head(db)
+    placement = _placement(conf)
     with db.reader() as session:
         wanted = deployables.providers_of(session, options.hostname)
     leftovers = placement.leftovers(options.hostname, wanted)
     if not leftovers:
-        print('There is nothing to tidy')
+        print('There are no leftover resource providers')
         return 0
     if not options.yes:
         for uuid, name in leftovers.items():
             print(f'{name} ({uuid})')
-        print(f'{len(leftovers)} resource providers belong to devices that are gone; --yes '
-              f'deletes them. {REMEMBERED}')
+        print(
+            f'{len(leftovers)} resource providers belong to devices that are gone; --yes '
+            f'deletes them. {REMEMBERED}'
+        )
         return 0
     stay = placement.delete(leftovers)
     for uuid in stay:
-        print(f'{leftovers[uuid]} ({uuid}) stays: servers hold a part of it')
+        print(f'{leftovers[uuid]} ({uuid}) is kept: servers have allocations of it')
     print(f'{len(leftovers) - len(stay)} resource providers deleted. {REMEMBERED}')
     return 1 if stay else 0
+
+
+def _placement(conf: cfg.ConfigOpts) -> Placement:
+    from cyborg.clients import keystone  # slow to import, and other commands do not need it
+
+    return Placement(keystone.connect(conf, 'placement'))

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cyborg-sim: simulated hosts, one or thousands, and whether drivers stand them."""
+"""Build, record and mount simulated hosts, check drivers on them, and change the hosts of a
+cyborg-standalone that runs."""
 
 import argparse
 import pathlib
 import sys
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import stevedore
 import yaml
@@ -16,16 +18,16 @@ from cyborg.accelerator import driver, pci
 from cyborg.accelerator.sysfs import Sysfs
 from cyborg.sim import Host, conformance, description, namespace, recorder
 from cyborg.sim.bus import Facts
-from cyborg.sim.fleet import command as fleet
+from cyborg.workbench import client
 
 HEADER = """\
 # SPDX-License-Identifier: Apache-2.0
-# Recorded by cyborg-sim: what drivers look at on a host{serials}.
+# Recorded by cyborg-sim: the files that drivers read on a host{serials}.
 """
 
 
 def build(options: argparse.Namespace) -> int:
-    """Make the tree of a described host."""
+    """Build the tree of a described host."""
     host = Host.described(options.directory, options.description)
     cards = ', '.join(host.cards.values()) or 'no card'
     print(f'{options.directory} is the sysfs of a host with {cards}.')
@@ -33,12 +35,13 @@ def build(options: argparse.Namespace) -> int:
 
 
 def record(options: argparse.Namespace) -> int:
-    """Write what drivers look at, as a description or as a tree."""
+    """Record the files that drivers read, as a description or as a tree."""
     sysfs = _sysfs(options.root)
-    facts = recorder.record(sysfs, list(_drivers(_configure(options.config_file), sysfs)),
-                            options.with_serials)
-    told = '' if options.with_serials else '; serial numbers are replaced'
-    text = HEADER.format(serials=told) + yaml.safe_dump(facts, sort_keys=False, width=99)
+    facts = recorder.record(
+        sysfs, list(_drivers(_configure(options.config_file), sysfs)), options.with_serials
+    )
+    note = '' if options.with_serials else '; serial numbers are replaced'
+    text = HEADER.format(serials=note) + yaml.safe_dump(facts, sort_keys=False, width=99)
     if str(options.destination) == '-':
         print(text, end='')
     elif options.destination.suffix in ('.yaml', '.yml'):
@@ -49,19 +52,19 @@ def record(options: argparse.Namespace) -> int:
 
 
 def check(options: argparse.Namespace) -> int:
-    """Try a driver, one line a promise; 1 if it does not keep them all."""
-    is_told = options.config_file or options.description or options.root
-    with conformance.sample('' if is_told else options.driver) as sample:
+    """Check a driver and print a line for each check; returns 1 if one fails."""
+    is_configured = options.config_file or options.description or options.root
+    with conformance.sample('' if is_configured else options.driver) as sample:
         files = options.config_file
         if sample:
             files = [str(sample.options)]
-            print('Tried with options and cards that come with cyborg-sim for this driver.')
+            print('The driver is checked with sample options and cards of cyborg-sim.')
         make = conformance.by_name(options.driver, _configure(files))
-        return _try(options.driver, make, (sample and sample.facts) or _host(options, make))
+        return _check(options.driver, make, (sample and sample.facts) or _host(options, make))
 
 
 def _host(options: argparse.Namespace, make: conformance.MakeDriver) -> Facts:
-    """The host on which a driver is to be tried."""
+    """Return the description of the host on which a driver is checked."""
     if options.root:
         sysfs = _sysfs(options.root)
         return recorder.record(sysfs, [make(sysfs)], with_serials=True)
@@ -70,86 +73,187 @@ def _host(options: argparse.Namespace, make: conformance.MakeDriver) -> Facts:
     return conformance.default_host(make)
 
 
-def _try(name: str, make: conformance.MakeDriver, facts: Facts) -> int:
-    failures = 0
-    for result in conformance.run(conformance.simulated(make, facts), conformance.CHECKS):
-        failures += result.failure is not None
+def _check(name: str, make: conformance.MakeDriver, facts: Facts) -> int:
+    failed = skipped = 0
+    for result in conformance.run(conformance.on_simulated_host(make, facts), conformance.CHECKS):
+        failed += result.failure is not None
+        skipped += result.skipped is not None
         print(result, flush=True)
-    print(f'{name} keeps all promises.' if not failures else
-          f'{name} breaks {failures} of {len(conformance.CHECKS)} promises.')
-    return 1 if failures else 0
+    performed = len(conformance.CHECKS) - skipped
+    outcome = f'fails {failed} of {performed}' if failed else f'passes all {performed}'
+    print(f'{name} {outcome} checks that were performed; {skipped} were skipped.')
+    return 1 if failed else 0
 
 
 def mount(options: argparse.Namespace) -> int:
-    """Run a command that finds the described host as its /sys."""
-    description.load(options.description)  # a mistake in it comes first
+    """Run a command with the described host as its /sys."""
+    description.load(options.description)  # a mistake in the description is reported first
     if why := namespace.why_not():
         raise errors.ConfigError(why=why)
     namespace.enter(options.description.absolute(), options.run)
 
 
+def plug(options: argparse.Namespace) -> int:
+    """Plug a card into a host of a running standalone."""
+    return _perform(options, card=options.card, at=options.at)
+
+
+def pull(options: argparse.Namespace) -> int:
+    """Pull a card out of a host of a running standalone."""
+    return _perform(options, at=options.at)
+
+
+def fault(options: argparse.Namespace) -> int:
+    """Make a card of a running standalone ill, or well again."""
+    return _perform(options, at=options.at, kind=options.kind)
+
+
+def reboot(options: argparse.Namespace) -> int:
+    """Reboot a host of a running standalone."""
+    return _perform(options)
+
+
+def _perform(options: argparse.Namespace, **arguments: str | None) -> int:
+    done = client.perform(
+        options.state_dir.absolute(), options.command, hostname=options.host, **arguments
+    )
+    print(done['sentence'])
+    return 0
+
+
 def _sysfs(root: str) -> Sysfs:
     sysfs = Sysfs(root)
     if not sysfs.has(pci.DEVICES):
-        raise errors.ConfigError(why=f'{root} holds no {pci.DEVICES}: it is no sysfs.')
+        raise errors.ConfigError(why=f'{root} is not a sysfs: it has no {pci.DEVICES}.')
     return sysfs
 
 
 def _drivers(conf: cfg.ConfigOpts, sysfs: Sysfs) -> Iterator[driver.Driver]:
-    """All that are installed and load."""
+    """Yield the installed drivers that can be loaded."""
     for name in sorted(stevedore.ExtensionManager(driver.NAMESPACE).entry_points_names()):
         try:
             yield from driver.load([name], conf, sysfs)
         except errors.CyborgError as error:
-            print(f'Left out: {error.faultstring}', file=sys.stderr)
+            print(f'Skipped: {error.faultstring}', file=sys.stderr)
 
 
 def _configure(files: Sequence[str]) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
     our_conf.register(conf)
-    conf([word for file in files for word in ('--config-file', file)], project='cyborg',
-         default_config_files=[], default_config_dirs=[])
+    conf(
+        [word for file in files for word in ('--config-file', file)],
+        project='cyborg',
+        default_config_files=[],
+        default_config_dirs=[],
+    )
     return conf
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog='cyborg-sim', description=__doc__)
     commands = parser.add_subparsers(dest='command', required=True)
-    tree = commands.add_parser('build', help='make the tree of a described host')
+    tree = commands.add_parser('build', help='build the tree of a described host')
     tree.set_defaults(function=build)
-    tree.add_argument('description', metavar='DESCRIPTION', type=pathlib.Path,
-                      help='a YAML file, or a tree that was built or recorded')
-    tree.add_argument('directory', metavar='DIR', type=pathlib.Path,
-                      help='new, empty, or made by this command')
-    recording = commands.add_parser('record', help='write down what drivers look at on a host')
+    tree.add_argument(
+        'description',
+        metavar='DESCRIPTION',
+        type=pathlib.Path,
+        help='a YAML file, or a tree that was built or recorded',
+    )
+    tree.add_argument(
+        'directory',
+        metavar='DIR',
+        type=pathlib.Path,
+        help='a new or empty directory, or one that this command built',
+    )
+    recording = commands.add_parser('record', help='record the files that drivers read on a host')
     recording.set_defaults(function=record)
-    recording.add_argument('destination', metavar='FILE|DIR', type=pathlib.Path,
-                           help='a description if it ends with .yaml, or is - for standard '
-                                'output; else a directory for the tree')
-    recording.add_argument('--root', default='/sys', help='default: %(default)s')
-    recording.add_argument('--with-serials', action='store_true',
-                           help='keep serial numbers; else others take their place')
-    trial = commands.add_parser('check', help='try whether a driver keeps its promises')
+    recording.add_argument(
+        'destination',
+        metavar='FILE|DIR',
+        type=pathlib.Path,
+        help='a description if the name ends with .yaml or is - (standard output); '
+        'otherwise a directory for the tree',
+    )
+    recording.add_argument(
+        '--root', default='/sys', help='the sysfs to record; default: %(default)s'
+    )
+    recording.add_argument(
+        '--with-serials',
+        action='store_true',
+        help='keep serial numbers, which are replaced otherwise',
+    )
+    trial = commands.add_parser('check', help='check a driver on a simulated host')
     trial.set_defaults(function=check)
-    trial.add_argument('driver', metavar='DRIVER', help='as in [agent] enabled_drivers')
+    trial.add_argument('driver', metavar='DRIVER', help='its name in [agent] enabled_drivers')
     where = trial.add_mutually_exclusive_group()
-    where.add_argument('--description', metavar='FILE', type=pathlib.Path,
-                       help='a host for it; default: one with the cards of its catalogue, and '
-                            'options if it needs some')
-    where.add_argument('--root', metavar='DIR', help='a sysfs, whose copy is the host')
-    inside = commands.add_parser(
-        'mount', help='run a command with a simulated /sys',
-        usage='%(prog)s [-h] DESCRIPTION -- COMMAND ...')
-    inside.set_defaults(function=mount)
-    inside.add_argument('description', metavar='DESCRIPTION', type=pathlib.Path)
-    inside.add_argument('run', metavar='COMMAND', nargs='+')
-    many = commands.add_parser('fleet', help='be the agents of many hosts')
-    many.set_defaults(function=fleet.run)
-    fleet.add_options(many)
-    for each in (recording, trial, many):
-        each.add_argument('--config-file', metavar='FILE', action='append', default=[],
-                          help='options, of drivers or of the broker; may be repeated')
+    where.add_argument(
+        '--description',
+        metavar='FILE',
+        type=pathlib.Path,
+        help="the host for the checks; default: one with the cards of the driver's "
+        'catalogue, and sample options if the driver needs any',
+    )
+    where.add_argument('--root', metavar='DIR', help='a sysfs that is copied for the checks')
+    mounting = commands.add_parser(
+        'mount',
+        help='run a command with a simulated /sys',
+        usage='%(prog)s [-h] DESCRIPTION -- COMMAND ...',
+    )
+    mounting.set_defaults(function=mount)
+    mounting.add_argument('description', metavar='DESCRIPTION', type=pathlib.Path)
+    mounting.add_argument('run', metavar='COMMAND', nargs='+')
+    _add_standalone_commands(commands)
+    for each in (recording, trial):
+        each.add_argument(
+            '--config-file',
+            metavar='FILE',
+            action='append',
+            default=[],
+            help='options of drivers; may be repeated',
+        )
     return parser
+
+
+def _add_standalone_commands(commands: Any) -> None:
+    """Add the commands that change a host of a running standalone."""
+    plugging = commands.add_parser('plug', help='plug a card into a running standalone')
+    plugging.set_defaults(function=plug)
+    plugging.add_argument(
+        'card',
+        metavar='CARD',
+        help='the name of a spare card of the host, or a PCI id of the catalogue ("10de:1eb8")',
+    )
+    plugging.add_argument(
+        '--at', metavar='ADDRESS', help='the slot; default: that of the spare card, or a free one'
+    )
+    pulling = commands.add_parser('pull', help='pull a card out of a running standalone')
+    pulling.set_defaults(function=pull)
+    failing = commands.add_parser('fault', help='make a card of a running standalone ill')
+    failing.set_defaults(function=fault)
+    for each in (pulling, failing):
+        each.add_argument('at', metavar='ADDRESS', help='its slot, such as 0000:3b:00.0')
+    kind = failing.add_mutually_exclusive_group()
+    kind.add_argument(
+        '--silent',
+        dest='kind',
+        action='store_const',
+        const='silent',
+        help='it no longer answers; default: it had a fatal PCI error',
+    )
+    kind.add_argument(
+        '--clear', dest='kind', action='store_const', const='none', help='it is well again'
+    )
+    rebooting = commands.add_parser('reboot', help='reboot a host of a running standalone')
+    rebooting.set_defaults(function=reboot)
+    for each in (plugging, pulling, failing, rebooting):
+        each.add_argument('--host', metavar='NAME', help='needed if there are several hosts')
+        each.add_argument(
+            '--state-dir',
+            type=pathlib.Path,
+            default='cyborg-standalone',
+            help='the directory of the standalone; default: %(default)s',
+        )
 
 
 def main() -> None:

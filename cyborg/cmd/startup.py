@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every command does first and last: options, logging, signals, one sentence on failure."""
+"""Start-up code of every command: options, logging, signals, readable errors."""
 
 import contextlib
 import gc
+import pathlib
+import re
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn, Protocol
+from typing import NoReturn, Protocol
 
 import oslo_messaging as messaging
+from oslo_concurrency import lockutils
 from oslo_config import cfg
 from oslo_db import options as db_options
 from oslo_log import log
@@ -18,90 +21,133 @@ from oslo_service import service
 from pbr import version
 
 from cyborg import conf as our_conf
-from cyborg import errors, rpc
+from cyborg import errors, library_internals, metrics, rpc, tracing
 from cyborg.conf import opts as conf_opts
 
 VERSION = version.VersionInfo('openstack-cyborg')
 CONF = cfg.CONF
+LOG = log.getLogger(__name__)
 
 
-def configure(argv: Sequence[str] | None = None,
-              default_config_files: list[str] | None = None) -> cfg.ConfigOpts:
-    """Read the options of this process; the only place that meets cfg.CONF."""
+def configure(
+    argv: Sequence[str] | None = None, default_config_files: list[str] | None = None
+) -> cfg.ConfigOpts:
+    """Read the options of this process. No other code of Cyborg reads cfg.CONF."""
     log.register_options(CONF)
     our_conf.register(CONF)
     opts.set_defaults(CONF)
+    tracing.register(CONF)
     messaging.set_transport_defaults(rpc.EXCHANGE)
     db_options.set_defaults(CONF)
-    for name, value in (('max_retries', 3), ('retry_interval', 2), ('max_pool_size', 16)):
+    for name, value in (('max_retries', 3), ('retry_interval', 2), ('max_pool_size', 20)):
         CONF.set_default(name, value, 'database')
-    CONF(sys.argv[1:] if argv is None else list(argv), project='cyborg',
-         version=VERSION.release_string(), default_config_files=default_config_files)
+    CONF(
+        sys.argv[1:] if argv is None else list(argv),
+        project='cyborg',
+        version=VERSION.release_string(),
+        default_config_files=default_config_files,
+    )
     conf_opts.set_lib_defaults()
-    # what these say at each start and stop is nothing that an operator would act upon
-    log.set_defaults(default_log_levels=[
-        *log.get_default_log_levels(), 'alembic=WARNING', 'amqp=ERROR', 'oslo.service=WARNING',
-        'oslo_service=WARNING', 'stevedore=WARNING'])
+    # for the queue manager of oslo.messaging, which fails without a directory
+    lockutils.set_defaults(f'{CONF.state_path}/locks')
+    # operators need not act on the messages of these libraries at each start and stop
+    log.set_defaults(
+        default_log_levels=[
+            *log.get_default_log_levels(),
+            'alembic=WARNING',
+            'amqp=ERROR',
+            'oslo.service=WARNING',
+            'oslo_service=WARNING',
+            'stevedore=WARNING',
+        ]
+    )
     if not (CONF.log_file or CONF.log_dir):
-        CONF.set_default('use_stderr', True)  # what a command prints stays readable by others
-    log.setup(CONF, 'cyborg')
+        CONF.set_default('use_stderr', True)  # standard output is for the output of commands
+    _set_up_logging(CONF)
     _read_all(CONF)
+    metrics.prepare()
     return CONF
 
 
+def _set_up_logging(conf: cfg.ConfigOpts) -> None:
+    """Set up logging, as if log_config_append were not set if its file does not exist: the chart
+    of OpenStack-Helm names a file that it does not create."""
+    missing = conf.log_config_append
+    if missing and not pathlib.Path(missing).exists():
+        conf.set_override('log_config_append', None)
+    else:
+        missing = None
+    log.setup(conf, 'cyborg')
+    if missing:
+        LOG.warning(
+            'There is no %s, which log_config_append names: the other options of logging apply. '
+            'Create the file, or unset log_config_append.',
+            missing,
+        )
+
+
 def _read_all(conf: cfg.ConfigOpts) -> None:
-    """A value that cannot be read raises now, not when a thread first asks for it."""
-    for group, options in conf_opts.list_opts():
-        section = conf if group == 'DEFAULT' else conf[group]
+    """Read all values, so that one that is not valid raises now and not later in a thread. The
+    options of a driver are read when the driver is loaded."""
+    for group, options in our_conf.GROUPS:
+        section = conf if group is None else conf[group.name]
         for option in options:
             section[option.dest]
 
 
 @contextlib.contextmanager
-def one_sentence() -> Iterator[None]:
-    """A mistake of the operator's is shown as a sentence, and the exit status is 1."""
+def exit_with_message() -> Iterator[None]:
+    """Turn an error of Cyborg or of the configuration into one line and the exit status 1."""
     try:
         yield
     except errors.CyborgError as error:
         sys.exit(f'{sys.argv[0].rpartition("/")[2]}: {error.faultstring}')
-    except cfg.Error as error:
-        sys.exit(f'{sys.argv[0].rpartition("/")[2]}: {error}')
+    except (cfg.Error, log.LogConfigError) as error:
+        sys.exit(f'{sys.argv[0].rpartition("/")[2]}: {_readable(error)}')
 
 
-def settle() -> None:
-    """What a process consists of once it has started is there to stay: the collector need not
-    look at all of it again whenever a long list is made."""
+#: how oslo.config names the location of a value
+LOCATION = re.compile(r" from LocationInfo\(location=<[^>]*>, detail=(?:'([^']*)'|\"([^\"]*)\")\)")
+
+
+def _readable(error: Exception) -> str:
+    """Return the message of a configuration error, with the name of the file in plain words."""
+    return LOCATION.sub(lambda match: f' in {match[1] or match[2]}', str(error))
+
+
+def freeze_objects() -> None:
+    """Freeze the objects made at start-up so that the garbage collector skips them."""
     gc.collect()
     gc.freeze()
 
 
-class Part(Protocol):
-    """What a process runs."""
+class Service(Protocol):
+    """The API server, a conductor or an agent."""
 
     def start(self) -> None: ...
 
     def stop(self) -> None: ...
 
 
-class Running(service.Service):
-    """A part under oslo.service, which brings the signals and the worker processes."""
+class LaunchedService(service.Service):
+    """Runs a service under oslo.service, which handles signals and worker processes."""
 
-    def __init__(self, build: Callable[[], Part]) -> None:
+    def __init__(self, build: Callable[[], Service]) -> None:
         super().__init__()
         self._build = build
-        self._part: Part | None = None
+        self._service: Service | None = None
         self._stopped = threading.Event()
 
     def start(self) -> None:
-        part = self._build()
-        part.start()  # waits for a broker that is away
-        self._part = part
-        settle()
+        running = self._build()
+        running.start()  # returns when the broker is available
+        self._service = running
+        freeze_objects()
 
     def stop(self, graceful: bool = True) -> None:
-        """Finish what is in flight; before the start has ended that is nothing."""
-        if self._part is not None:
-            self._part.stop()
+        """Finish the requests in progress. There are none before start() has returned."""
+        if self._service is not None:
+            self._service.stop()
         self._stopped.set()
         super().stop(graceful)
 
@@ -109,27 +155,27 @@ class Running(service.Service):
         self._stopped.wait()
 
 
-def serve(build: Callable[[cfg.ConfigOpts], Part],
-          workers: Callable[[cfg.ConfigOpts], int] = lambda conf: 1) -> NoReturn:
-    """Run until told to stop: SIGTERM ends gracefully, SIGHUP mutates, SIGUSR2 reports.
+def serve(
+    build: Callable[[cfg.ConfigOpts], Service],
+    workers: Callable[[cfg.ConfigOpts], int] = lambda conf: 1,
+) -> NoReturn:
+    """Run a service until SIGTERM, which stops it gracefully.
 
-    The part is built twice: here, so that a mistake ends the command with a sentence, and in
-    each worker, which must not share sockets or locks with its parent.
+    SIGHUP reads mutable options again, SIGUSR2 writes a Guru Meditation Report. The service is
+    built twice: here, so that an error ends the command with a message, and in each worker, which
+    must not share sockets or locks with its parent.
     """
-    with one_sentence(), warnings.catch_warnings():
+    with exit_with_message(), warnings.catch_warnings():
         conf = configure()
         guru_meditation_report.TextGuruMeditation.setup_autorun(VERSION, conf=conf)
         build(conf)
-        launcher = service.launch(conf, Running(lambda: build(conf)), workers=workers(conf),
-                                  restart_method='mutate')
-        _mutate_in_place(launcher, conf)
+        if (count := workers(conf)) > 1:
+            metrics.share_between_processes()
+        launcher = service.launch(
+            conf,
+            LaunchedService(lambda: build(conf)),
+            workers=count,
+            restart_method='mutate',
+        )
+        library_internals.mutate_in_place(launcher, conf)
     sys.exit(launcher.wait())
-
-
-def _mutate_in_place(launcher: Any, conf: cfg.ConfigOpts) -> None:
-    """Have workers take new values as they run. By itself the launcher would end them and start
-    others, and who calls in between would find nobody."""
-
-    def prepare(service_id: Any, worker_id: int, worker: Any) -> None:
-        worker.reload = conf.mutate_config_files
-    launcher._manager.register_hooks(on_new_worker=prepare)  # noqa: SLF001

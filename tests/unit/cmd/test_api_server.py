@@ -82,13 +82,17 @@ def test_what_a_proxy_says_reaches_the_pipeline():
         seen.update(environ)
         start_response('204 No Content', [])
         return []
+
     server = api.Server(application, '127.0.0.1', 0, threads=1)
     server.start()
-    requests.get(server.url, headers={
-        'X-Forwarded-Proto': 'https', 'X-Forwarded-Host': 'cloud.example'})
+    requests.get(
+        server.url, headers={'X-Forwarded-Proto': 'https', 'X-Forwarded-Host': 'cloud.example'}
+    )
     server.stop()
     assert (seen['HTTP_X_FORWARDED_PROTO'], seen['HTTP_X_FORWARDED_HOST']) == (
-        'https', 'cloud.example')
+        'https',
+        'cloud.example',
+    )
     # and is not believed before that
     assert (seen['wsgi.url_scheme'], seen['REMOTE_ADDR']) == ('http', '127.0.0.1')
 

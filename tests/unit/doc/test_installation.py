@@ -50,8 +50,11 @@ def parsed(name):
 @pytest.fixture(scope='module')
 def known():
     """section: the names of all options that the sample file has."""
-    wanted = re.findall(r'^namespace = (\S+)', (
-        ROOT / 'tools/config/cyborg-config-generator.conf').read_text(), re.MULTILINE)
+    wanted = re.findall(
+        r'^namespace = (\S+)',
+        (ROOT / 'tools/config/cyborg-config-generator.conf').read_text(),
+        re.MULTILINE,
+    )
     found = {}
     for _, groups in generator._list_opts(wanted):
         for group, listed in groups:
@@ -74,8 +77,7 @@ def test_every_value_can_be_read(name, tmp_path):
     (tmp_path / 'cyborg.conf').write_text(snippet(name))
     startup.CONF.reset()
     try:
-        startup.configure(['--config-file', str(tmp_path / 'cyborg.conf')],
-                          default_config_files=[])
+        startup.configure(['--config-file', str(tmp_path / 'cyborg.conf')], default_config_files=[])
     finally:
         startup.CONF.reset()
 
@@ -100,8 +102,12 @@ def test_the_wsgi_server_has_more_threads_than_binds_may_wait():
 
 
 def test_the_commands_are_among_those_we_install():
-    commands = {line.split()[0] for line in re.findall(
-        r'^ +\$ (.*)', ''.join(text for _, text in blocks('console')), re.MULTILINE)}
+    commands = {
+        line.split()[0]
+        for line in re.findall(
+            r'^ +\$ (.*)', ''.join(text for _, text in blocks('console')), re.MULTILINE
+        )
+    }
     commands |= {shlex.split(each)[0] for each in re.findall('``(cyborg-[^`]*)``', GUIDE)}
     ours = {each for each in commands if each.startswith('cyborg-')}
     assert ours and ours <= entry_points('console_scripts')

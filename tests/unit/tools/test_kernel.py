@@ -71,16 +71,21 @@ class TestWhatIsMissing:
             kernel.Kernel()
 
     def test_the_right_kernel(self, programs):
-        program(programs / 'apt-cache', APT.format(package='linux-image-amd64',
-                                                   depends='linux-image-6.12.9-amd64'))
+        program(
+            programs / 'apt-cache',
+            APT.format(package='linux-image-amd64', depends='linux-image-6.12.9-amd64'),
+        )
         with pytest.raises(kernel.Missing, match='apt offers 6.12.9-amd64'):
             kernel.Kernel()
 
     def test_its_packages(self, programs, monkeypatch):
         monkeypatch.setattr(debian, 'BUILD', programs / 'build')
-        program(programs / 'apt-cache', '#!/bin/sh\necho "  Depends: linux-image-6.1.0-9-amd64"\n'
-                'echo "  Depends: linux-headers-6.1.0-9-common"\n'
-                'echo "  Depends: linux-kbuild-6.1"\n')
+        program(
+            programs / 'apt-cache',
+            '#!/bin/sh\necho "  Depends: linux-image-6.1.0-9-amd64"\n'
+            'echo "  Depends: linux-headers-6.1.0-9-common"\n'
+            'echo "  Depends: linux-kbuild-6.1"\n',
+        )
         program(programs / 'apt-get', '#!/bin/sh\necho "E: 404" >&2\nexit 100\n')
         with pytest.raises(kernel.Missing, match='apt-get download -qq failed: E: 404'):
             kernel.Kernel()
@@ -95,18 +100,25 @@ def boot(monkeypatch, tmp_path):
     def boot(story, on_told=lambda guest, told: None):
         # the path of a socket must be short
         machine = types.SimpleNamespace(
-            version='6.1.0-9-amd64', directory=tmp_path, image='vmlinuz', modules=tmp_path,
-            qemu=str(tmp_path / 'qemu'))
+            version='6.1.0-9-amd64',
+            directory=tmp_path,
+            image='vmlinuz',
+            modules=tmp_path,
+            qemu=str(tmp_path / 'qemu'),
+        )
         program(tmp_path / 'qemu', QEMU.format(python=sys.executable, story=story))
         return guest.run(machine, ['true'], on_told)
+
     return boot
 
 
 class TestAGuest:
     def test_what_it_tells_is_passed_on_and_what_it_prints_answered(self, boot):
         told = []
-        printed = boot("tell('{\"a\": 1}', 'noise', '{\"b\": 2}', END); print('done')",
-                       lambda guest, each: told.append(each))
+        printed = boot(
+            "tell('{\"a\": 1}', 'noise', '{\"b\": 2}', END); print('done')",
+            lambda guest, each: told.append(each),
+        )
         assert told == [{'a': 1}, {'b': 2}]
         assert printed == 'done\n'
 

@@ -152,8 +152,13 @@ def test_a_harness_that_is_killed_leaves_nothing_behind(number):
             print(counter.directory, flush=True)
             time.sleep(600)
     """)
-    owner = subprocess.Popen([sys.executable, '-c', script], stdout=subprocess.PIPE, text=True,
-                             stderr=subprocess.DEVNULL, cwd=ROOT)
+    owner = subprocess.Popen(
+        [sys.executable, '-c', script],
+        stdout=subprocess.PIPE,
+        text=True,
+        stderr=subprocess.DEVNULL,
+        cwd=ROOT,
+    )
     with owner.stdout:
         directory = pathlib.Path(owner.stdout.readline().strip())
     assert directory.is_dir()
@@ -177,7 +182,8 @@ def test_no_port_is_given_out_twice(monkeypatch):
 
 def test_ports_are_free_and_outside_the_range_of_outgoing_connections():
     first_outgoing = int(
-        pathlib.Path('/proc/sys/net/ipv4/ip_local_port_range').read_text().split()[0])
+        pathlib.Path('/proc/sys/net/ipv4/ip_local_port_range').read_text().split()[0]
+    )
     port = server.free_port()
     assert port < first_outgoing
     with socket.create_server(('127.0.0.1', port)):
@@ -186,8 +192,12 @@ def test_ports_are_free_and_outside_the_range_of_outgoing_connections():
 
 def test_the_command_learns_of_every_server_and_of_the_database_named_first():
     found = command_line.variables({'rabbitmq': 'r', 'postgresql': 'p', 'mariadb': 'm'})
-    assert found == {'CYBORG_TEST_TRANSPORT_URL': 'r', 'CYBORG_TEST_POSTGRESQL_URL': 'p',
-                     'CYBORG_TEST_MYSQL_URL': 'm', 'CYBORG_TEST_DATABASE_URL': 'p'}
+    assert found == {
+        'CYBORG_TEST_TRANSPORT_URL': 'r',
+        'CYBORG_TEST_POSTGRESQL_URL': 'p',
+        'CYBORG_TEST_MYSQL_URL': 'm',
+        'CYBORG_TEST_DATABASE_URL': 'p',
+    }
 
 
 def test_without_a_database_no_database_is_announced():
@@ -206,8 +216,9 @@ def test_an_unknown_server_is_answered_with_the_known_ones(capsys):
     assert 'oracle is none of rabbitmq, mariadb, postgresql' in capsys.readouterr().err
 
 
-@pytest.mark.parametrize('command, status', [
-    (['sh', '-c', 'exit 7'], 7), (['sh', '-c', 'kill -9 $$'], 128 + 9)])
+@pytest.mark.parametrize(
+    'command, status', [(['sh', '-c', 'exit 7'], 7), (['sh', '-c', 'kill -9 $$'], 128 + 9)]
+)
 def test_the_commands_status_is_ours(command, status, restored_signals):
     assert command_line.main(['--need', 'sh', '--', *command]) == status
 
