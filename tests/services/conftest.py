@@ -25,7 +25,8 @@ def database(request):
 def deployment(request, tmp_path, broker, database):
     """Two conductors, the API, with the options that a test asks for, and Placement, running;
     tests add hosts."""
-    with Deployment(tmp_path, broker.url, database.url, conductors=2,
-                    api=getattr(request, 'param', '')) as made:
+    with Deployment(
+        tmp_path, broker.url, database.url, conductors=2, api=getattr(request, 'param', '')
+    ) as made:
         made.start()
         yield made

@@ -6,6 +6,7 @@ import sqlalchemy as sa
 from oslo_db import exception
 
 from cyborg.conductor.engine import arqs
+from cyborg.conductor.engine.limits import UNLIMITED
 from cyborg.conductor.engine.unit_of_work import transact
 from cyborg.db.sqlalchemy import engine, migration, models
 from cyborg.db.sqlalchemy.history import Cause
@@ -28,6 +29,7 @@ def test_what_was_committed_is_no_failure_though_the_server_is_gone_by_then(kind
             def go(*facts):  # as soon as the pool has the connection back
                 server.kill()
                 killed.append(True)
+
         assert killed
         server.start()
 
@@ -35,6 +37,7 @@ def test_what_was_committed_is_no_failure_though_the_server_is_gone_by_then(kind
         def read():
             with database.reader() as session:
                 return session.scalar(sa.text('SELECT name FROM fact'))
+
         assert read() == 'kept'
         database.close()
 
@@ -109,12 +112,13 @@ def test_a_transaction_whose_commit_gets_no_answer_happens_once(kind, when):
         def create():
             tries.append('again')
             with transact(database, Cause('test')) as unit:
-                return arqs.create(unit, [{'resources:FPGA': '2'}], 'project', None)
+                return arqs.create(unit, [{'resources:FPGA': '2'}], 'project', None, UNLIMITED)
 
         @engine.retried
         def leave_no_step():
             with transact(database, Cause('test')) as unit:
                 unit.session.execute(sa.update(models.Device).values(status='enabled'))
+
         wire.cut(when)
         made = create()
         assert wire.is_cut and len(tries) == {'before': 2, 'after': 1}[when]
@@ -123,7 +127,8 @@ def test_a_transaction_whose_commit_gets_no_answer_happens_once(kind, when):
         assert wire.is_cut
         with database.reader() as session:
             assert sorted(session.scalars(sa.select(models.ExtArq.uuid))) == sorted(
-                arq.uuid for arq in made)
+                arq.uuid for arq in made
+            )
             assert len(session.scalars(sa.select(models.ArqTransition.id)).all()) == 2
             assert len(session.scalars(sa.select(models.Receipt.id)).all()) == 1
         database.close()

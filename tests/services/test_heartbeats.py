@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a broker does with heartbeats that no conductor takes."""
+"""The broker drops heartbeats that no conductor takes."""
 
 import contextlib
 import time
@@ -28,11 +28,13 @@ class Listener:
 @pytest.fixture
 def transport(tmp_path, broker):
     options = tmp_path / 'cyborg.conf'
-    options.write_text(f'[DEFAULT]\ntransport_url = {broker.url}\n'
-                       f'control_exchange = {tmp_path.name}\n')
+    options.write_text(
+        f'[DEFAULT]\ntransport_url = {broker.url}\ncontrol_exchange = {tmp_path.name}\n'
+    )
     startup.CONF.reset()
-    made = rpc.transport(startup.configure(['--config-file', str(options)],
-                                           default_config_files=[]))
+    made = rpc.transport(
+        startup.configure(['--config-file', str(options)], default_config_files=[])
+    )
     yield made
     made.cleanup()
     startup.CONF.reset()
@@ -65,6 +67,7 @@ def test_a_conductor_that_was_away_hears_no_stale_heartbeats(transport, monkeypa
         conductor.heartbeat(context.internal(), 'fresh', 'digest')
         time.sleep(0.2)
         return listener.heard
+
     with listening(transport) as listener:
         found = eventually(heard)
     # then it hears those that are sent now

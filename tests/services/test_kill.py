@@ -2,11 +2,13 @@
 """Whatever is killed, and whenever: nothing is lost, stuck, leaked or given out twice.
 
 Several clients bind and release as Nova does while services are killed and servers restarted
-at random instants. After that everything must settle by itself. A run is longer with
-CYBORG_KILL_SECONDS, and what it does is another with CYBORG_KILL_SEED; when, the machine says.
+at random instants. After that everything must settle by itself. CYBORG_KILL_SECONDS is the length
+of a run, CYBORG_KILL_CLIENTS the number of clients, and CYBORG_KILL_SEED changes what is killed;
+``make test-kill`` is the long form.
 """
 
 import contextlib
+import dataclasses
 import os
 import random
 import signal
@@ -20,28 +22,51 @@ import requests
 import sqlalchemy as sa
 
 from cyborg.db.sqlalchemy import models
+from cyborg.objects import HandleType
 from cyborg.objects.arq_states import State
+from tests.fixtures import fpga
 from tests.fixtures.cloud import eventually
 from tests.fixtures.processes import PATIENCE, Deployment
 from tools import services
 
 SECONDS = int(os.environ.get('CYBORG_KILL_SECONDS', '60'))
 SEED = int(os.environ.get('CYBORG_KILL_SEED', '1'))
-CLIENTS = 6
+CLIENTS = int(os.environ.get('CYBORG_KILL_CLIENTS', '6'))
 MOST_KEPT = 2  #: servers that each client leaves running
-BIND_TIMEOUT, SWEEP = 20, 2  #: seconds
+BIND_TIMEOUT, PROGRAM_TIMEOUT, SWEEP = 20, 20, 2  #: seconds
+#: seconds within which every answer must come
+LATEST_ANSWER = 10
+#: seconds after a fault in which services may still answer 5xx: they connect again
+RECOVERY = 10
+#: the same after a restart of the broker, counted from when it is ready: services try to connect
+#: every four seconds, and a call that was sent before both of its ends are connected is lost
+BROKER_RECOVERY = 20
+#: the API answers before LATEST_ANSWER, however many conductors it loses on the way
+API = """\
+bind_wait = 3
+call_monitor_timeout = 2
+read_timeout = 5
+api_workers = 32
+[DEFAULT]
+rpc_response_timeout = 8
+"""
 #: seconds for all to settle: an event that a dead conductor was sending is sent again after 60
 SETTLING = 240
 #: what is added to a deadline because machines are slow: what was killed may take half a minute
 #: to come back
 SLACK = 60
 
-CONDUCTOR = f'bind_timeout = {BIND_TIMEOUT}\n'
+CONDUCTOR = f'bind_timeout = {BIND_TIMEOUT}\nprogram_timeout = {PROGRAM_TIMEOUT}\n'
+FPGA = '8086:09c4'
+#: it is reset after each request
+CLEANING = '[cleaning]\ndriver_levels = intel_fpga_driver:reset\n[agent]\n'
 PROFILES = {
     'fpga': ('compute1', {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}),
     'vgpu': ('compute2', {'resources:VGPU': '1'}),
     'two': ('compute2', {'resources:VGPU': '2'}),
 }
+#: profiles that have an image loaded first: what their image makes of a region
+FUNCTIONS = {'gzip': fpga.FUNCTION, 'crypto': fpga.FIRST_FUNCTION}
 SETTLED = {State.INITIAL, State.BOUND, State.BIND_FAILED, State.UNBOUND}
 
 
@@ -50,6 +75,29 @@ def say(text):
 
 
 # -- those who ask ---------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """An answer of the API, and when it came."""
+
+    method: str
+    path: str
+    begin: float
+    end: float
+    status: int
+    text: str
+
+    @property
+    def took(self):
+        return self.end - self.begin
+
+    def is_within(self, windows):
+        """Did any part of a window fall into the time of the request?"""
+        return any(self.begin <= end and begin <= self.end for begin, end in windows)
+
+    def __str__(self):
+        return f'{self.method} {self.path}: {self.status} after {self.took:.1f} s: {self.text}'
 
 
 class Server:
@@ -75,6 +123,7 @@ class NovaClient:
         self.gone = []  #: requests that were deleted
         self.bound = 0
         self.mistakes = []  #: what should never be answered, or seen
+        self.answers = []  #: when each was received, what it took, and its status
         self._thread = threading.Thread(target=self._run, name=f'client{number}')
 
     def start(self):
@@ -93,11 +142,12 @@ class NovaClient:
             raise
 
     def _live(self):
-        profile = self._random.choice(list(PROFILES))
-        host, _ = PROFILES[profile]
+        profile = self._random.choice([*PROFILES, *FUNCTIONS])
+        host = PROFILES[profile][0] if profile in PROFILES else 'compute3'
         server = Server(profile, host, self._random.choice(self._providers[host]))
-        created = self._ask('POST', '/accelerator_requests', {201},
-                            json={'device_profile_name': profile})
+        created = self._ask(
+            'POST', '/accelerator_requests', {201}, json={'device_profile_name': profile}
+        )
         server.arqs = created.json()['arqs']
         if not self._bind(server):
             return self._delete_some(server)
@@ -110,17 +160,21 @@ class NovaClient:
 
     def _bind(self, server):
         """Bind, and wait as nova-compute does; False if that failed."""
-        body = {arq: [
-            {'op': 'add', 'path': '/hostname', 'value': server.host},
-            {'op': 'add', 'path': '/device_rp_uuid', 'value': server.rp},
-            {'op': 'add', 'path': '/instance_uuid', 'value': server.uuid}]
-            for arq in server.uuids}
+        body = {
+            arq: [
+                {'op': 'add', 'path': '/hostname', 'value': server.host},
+                {'op': 'add', 'path': '/device_rp_uuid', 'value': server.rp},
+                {'op': 'add', 'path': '/instance_uuid', 'value': server.uuid},
+            ]
+            for arq in server.uuids
+        }
         answer = self._ask('PATCH', '/accelerator_requests', {202, 409}, json=body)
         if answer.status_code == 409:
             return False
         while True:
-            found = self._ask('GET', '/accelerator_requests', {200},
-                              params={'instance': server.uuid}).json()['arqs']
+            found = self._ask(
+                'GET', '/accelerator_requests', {200}, params={'instance': server.uuid}
+            ).json()['arqs']
             if not found:  # the bind failed, and its requests are shown as no server's
                 return False
             server.arqs = found
@@ -135,13 +189,19 @@ class NovaClient:
         self.gone += server.uuids
 
     def _delete_some(self, server):
-        self._ask('DELETE', '/accelerator_requests', {204, 404},
-                  params={'arqs': ','.join(server.uuids)})
+        self._ask(
+            'DELETE', '/accelerator_requests', {204, 404}, params={'arqs': ','.join(server.uuids)}
+        )
         self.gone += server.uuids
 
     def _unbind(self, server):
-        body = {arq: [{'op': 'remove', 'path': f'/{name}'} for name in
-                      ('hostname', 'device_rp_uuid', 'instance_uuid')] for arq in server.uuids}
+        body = {
+            arq: [
+                {'op': 'remove', 'path': f'/{name}'}
+                for name in ('hostname', 'device_rp_uuid', 'instance_uuid')
+            ]
+            for arq in server.uuids
+        }
         self._ask('PATCH', '/accelerator_requests', {202}, json=body)
         if self._random.random() < 0.5:
             self._delete_some(server)
@@ -149,17 +209,22 @@ class NovaClient:
     def _ask(self, method, path, expected, **options):
         """Ask until somebody answers: services are being killed."""
         while True:
+            begin = time.monotonic()
             try:
-                answer = self._session.request(
-                    method, f'{self._deployment.url}/v2{path}', timeout=120, **options)
-            except requests.RequestException:
+                url = self._random.choice(self._deployment.urls)
+                answer = self._session.request(method, f'{url}/v2{path}', timeout=60, **options)
+            except (requests.ConnectionError, requests.exceptions.ChunkedEncodingError):
+                # the API was killed, perhaps in the middle of its answer
                 time.sleep(self._random.uniform(0.1, 0.5))
                 continue
+            end = time.monotonic()
+            self.answers.append(Answer(method, path, begin, end, answer.status_code, answer.text))
             if answer.status_code in expected:
                 return answer
             if answer.status_code != 503:
-                self.mistakes.append(f'{method} {path} {options}: {answer.status_code} '
-                                     f'{answer.text}')
+                self.mistakes.append(
+                    f'{method} {path} {options}: {answer.status_code} {answer.text}'
+                )
             time.sleep(self._random.uniform(0.1, 0.5))
 
 
@@ -170,30 +235,40 @@ class Killer:
     """Ends services and servers, at random instants, and starts them again."""
 
     def __init__(self, deployment, broker, database):
-        self._deployment = deployment
+        self._deployment, self._broker = deployment, broker
         self._random = random.Random(SEED)
         self._targets = [(self._end_service, process) for process in deployment.processes * 2]
         self._targets += [
-            (self._end_server, broker), (self._end_server, database),
-            (self._reboot, 'compute2'), (self._break_nova, deployment.nova)]
+            (self._end_server, broker),
+            (self._end_server, database),
+            (self._reboot, 'compute2'),
+            (self._switch_off, 'compute3'),
+            (self._break_nova, deployment.nova),
+        ]
         self.outages = []  #: begin and end of what keeps requests from ending
+        self.windows = []  #: the same by the monotonic clock, with the time to recover
+        self.broker_returns = []  #: when the broker was ready again, by that clock
 
     def run(self, seconds):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            # some before the last one is up again, some when all have found together
-            time.sleep(self._random.choice([0.1, 1, 5]) * self._random.random())
+            # some before the last one is up again, some when all have found together, some after
+            # a time in which nothing may fail
+            time.sleep(self._random.choice([0.1, 1, 1, 5, 5, 2 * RECOVERY]) * self._random.random())
             act, target = self._random.choice(self._targets)
-            with self._outage():
+            with self._outage(BROKER_RECOVERY if target is self._broker else RECOVERY):
                 act(target)
         for process in self._deployment.processes:
             assert process.is_alive, f'{process.name} ended by itself'
 
     @contextlib.contextmanager
-    def _outage(self):
-        begin = models.now()
+    def _outage(self, recovery):
+        begin, moment = models.now(), time.monotonic()
         yield
         self.outages.append((begin, models.now()))
+        self.windows.append((moment, time.monotonic() + recovery))
+        if recovery == BROKER_RECOVERY:
+            self.broker_returns.append(time.monotonic())
 
     def _end_service(self, service):
         way = self._random.choice(['kill', 'kill', 'kill', 'worker', 'master', 'terminate'])
@@ -230,6 +305,16 @@ class Killer:
         self._deployment.kernels[name].host.reboot()
         agent.start()
 
+    def _switch_off(self, name):
+        """Its card forgets what was loaded."""
+        say(f'switch {name} off and on')
+        agent, host = self._deployment.agents[name], self._deployment.kernels[name].host
+        agent.kill()
+        host.pull_out(fpga.ADDRESS)
+        host.reboot()
+        host.plug_in(FPGA, at=fpga.ADDRESS)
+        agent.start()
+
     def _break_nova(self, nova):
         say('break Nova')
         nova.code = 503
@@ -254,9 +339,12 @@ def problems(deployment, clients):
     arqs = {row.uuid: row for [row] in deployment.rows(sa.select(models.ExtArq))}
     handles = deployment.rows(
         sa.select(models.AttachHandle, models.Deployable.rp_uuid, models.Device.hostname)
-        .join(models.AttachHandle.deployable).join(models.Deployable.device))
+        .join(models.AttachHandle.deployable)
+        .join(models.Deployable.device)
+    )
     yield from _requests(arqs, handles)
     yield from _hosts(deployment, arqs, handles)
+    yield from _images(deployment, arqs)
     yield from _nova(deployment, arqs)
     yield from _placement(deployment, handles)
     yield from _clients(clients, arqs)
@@ -282,8 +370,11 @@ def _requests(arqs, handles):
 def _hosts(deployment, arqs, handles):
     bound = {arq.id for arq in arqs.values() if arq.state == State.BOUND}
     for name, kernel in deployment.kernels.items():
-        wanted = {handle.uuid for handle, _, host in handles
-                  if host == name and handle.arq_id in bound}
+        wanted = {
+            handle.uuid
+            for handle, _, host in handles
+            if host == name and handle.arq_id in bound and handle.type == HandleType.MDEV
+        }
         there = kernel.mdevs()
         if there - wanted:
             yield f'{name} has {there - wanted}, which nobody holds'
@@ -294,11 +385,28 @@ def _hosts(deployment, arqs, handles):
             yield f'{handle.uuid} on {host} is not clean: {handle.withheld}'
 
 
+def _images(deployment, arqs):
+    [port] = (deployment.kernels['compute3'].directory / 'devices').glob('**/afu_id')
+    for arq in arqs.values():
+        wanted = arq.group.get('accel:bitstream_id')
+        if wanted and arq.state == State.BOUND:
+            function = deployment.glance.images[wanted]['function_uuid']
+            if port.read_text().strip() != function.replace('-', ''):
+                yield f'{arq.uuid} is bound, and its region does not do {function}'
+    for task in deployment.rows(sa.select(models.Task.uuid).where(models.Task.state == 'open')):
+        yield f'task {task.uuid} is not done'
+    for path in deployment.directory.rglob('bitstream-*'):
+        yield f'{path} is left'
+
+
 def _nova(deployment, arqs):
     if left := deployment.rows(sa.select(models.NovaEvent.arq_uuid, models.NovaEvent.due_at)):
         yield f'in the outbox are {left}'
-    told = {(event['server_uuid'], event['tag']) for event in deployment.nova.events()
-            if event['status'] == 'completed'}
+    told = {
+        (event['server_uuid'], event['tag'])
+        for event in deployment.nova.events()
+        if event['status'] == 'completed'
+    }
     for arq in arqs.values():
         if arq.state == State.BOUND and (arq.instance_uuid, arq.uuid) not in told:
             yield f'Nova was not told that {arq.uuid} is bound'
@@ -310,9 +418,11 @@ def _placement(deployment, handles):
         wanted.setdefault(host, {}).setdefault(rp, 0)
         wanted[host][rp] += 1
     for name in deployment.agents:
-        shown = {each['uuid']: (inventory['total'], inventory['reserved'])
-                 for each in deployment.providers(name).values()
-                 for inventory in each['inventories'].values()}
+        shown = {
+            each['uuid']: (inventory['total'], inventory['reserved'])
+            for each in deployment.providers(name).values()
+            for inventory in each['inventories'].values()
+        }
         if shown != {rp: (total, 0) for rp, total in wanted.get(name, {}).items()}:
             yield f'Placement shows {shown} of {name}, where there are {wanted.get(name)}'
 
@@ -334,31 +444,61 @@ def overdue(deployment, outages):
     step = models.ArqTransition
     since = {}
     for arq, state, at in deployment.rows(
-            sa.select(step.arq_uuid, step.to_state, step.created_at).order_by(step.id)):
+        sa.select(step.arq_uuid, step.to_state, step.created_at).order_by(step.id)
+    ):
         if arq in since:
             began = since.pop(arq)
-            out = sum(max((min(end, at) - max(begin, began)).total_seconds(), 0)
-                      for begin, end in outages)
+            out = sum(
+                max((min(end, at) - max(begin, began)).total_seconds(), 0) for begin, end in outages
+            )
             took = (at - began).total_seconds() - out
-            if took > BIND_TIMEOUT + SWEEP + SLACK:
+            if took > BIND_TIMEOUT + PROGRAM_TIMEOUT + SWEEP + SLACK:
                 yield f'{arq} was in BindStarted for {took} s'
         if state == State.BIND_STARTED:
             since[arq] = at
+
+
+def tell(answers, windows, broker_returns):
+    """What clients saw of it."""
+    times = sorted(each.took for each in answers)
+    failed = [each for each in answers if each.status >= 500]
+    say(
+        f'{len(answers)} answers, half within {times[len(times) // 2]:.3f} s, the 99th of a '
+        f'hundred within {times[len(times) * 99 // 100]:.2f} s, the last after {times[-1]:.1f} s; '
+        f'{len(failed)} were 5xx, '
+        f'{sum(not each.is_within(windows) for each in failed)} of them outside of faults'
+    )
+    for back in broker_returns:
+        late = [each.end - back for each in failed if back < each.end < back + BROKER_RECOVERY]
+        say(f'the last 5xx came {max(late, default=0):.1f} s after the broker was back')
 
 
 @pytest.mark.timeout(SECONDS + SETTLING + 600)
 @pytest.mark.parametrize('database', [services.mariadb, services.postgresql], indirect=True)
 def test_nothing_is_lost_or_left_behind_by_kills(tmp_path, broker, database):
     say(f'seed {SEED}')
-    with Deployment(tmp_path, broker.url, database.url, conductors=2,
-                    conductor=CONDUCTOR, api='bind_wait = 5\n') as deployment:
+    with Deployment(
+        tmp_path, broker.url, database.url, conductors=2, conductor=CONDUCTOR, api=API, apis=2
+    ) as deployment:
         deployment.start()
         deployment.host('compute1')
         deployment.host('compute2', ['0000:3b:00.0', '0000:d8:00.0']).slowness = 0.2
+        deployment.host(
+            'compute3', [fpga.ADDRESS], CLEANING, FPGA, 'intel_fpga_driver'
+        ).slowness = 0.2
         for name, (_, group) in PROFILES.items():
             deployment.profile(name, group)
-        providers = {host: [each['uuid'] for each in deployment.providers(host).values()]
-                     for host in deployment.agents}
+        for name, function in FUNCTIONS.items():
+            image = deployment.glance.add(
+                fpga.gbs(function), visibility='public', function_uuid=function
+            )
+            deployment.profile(name, {'resources:FPGA': '1', 'accel:bitstream_id': image})
+        providers = {
+            host: [
+                each['uuid'] for each in deployment.providers(host).values() if each['inventories']
+            ]
+            for host in deployment.agents
+        }
         over = threading.Event()
         clients = [NovaClient(deployment, providers, number, over) for number in range(CLIENTS)]
         for client in clients:
@@ -372,11 +512,31 @@ def test_nothing_is_lost_or_left_behind_by_kills(tmp_path, broker, database):
                 client.join()
         bound = sum(client.bound for client in clients)
         say(f'{bound} servers were bound, {len(killer.outages)} things killed')
+        answers = [each for client in clients for each in client.answers]
+        tell(answers, killer.windows, killer.broker_returns)
         end = time.monotonic() + SETTLING
         while (left := list(problems(deployment, clients))) and time.monotonic() < end:
             time.sleep(1)
         say('settled')
         assert left == []
         assert [each for client in clients for each in client.mistakes] == []
+        assert [str(each) for each in answers if each.took > LATEST_ANSWER] == []
+        assert [
+            str(each)
+            for each in answers
+            if each.status >= 500 and not each.is_within(killer.windows)
+        ] == []
         assert list(overdue(deployment, killer.outages)) == []
         assert bound > CLIENTS and any(client.kept for client in clients)
+        done = dict(
+            map(
+                tuple,
+                deployment.rows(
+                    sa.select(models.Task.kind, sa.func.count())
+                    .where(models.Task.state == 'done')
+                    .group_by(models.Task.kind)
+                ),
+            )
+        )
+        say(f'tasks that were done: {done}')
+        assert done.get('program')

@@ -27,12 +27,12 @@ def test_a_database_server_keeps_what_it_confirmed_when_it_is_killed(kind):
 @pytest.mark.parametrize('kind', [services.mariadb, services.postgresql])
 def test_the_user_of_a_database_server_may_create_databases(kind):
     with kind() as server:
-        engine = sa.create_engine(server.url, poolclass=sa.NullPool,
-                                  isolation_level='AUTOCOMMIT')
+        engine = sa.create_engine(server.url, poolclass=sa.NullPool, isolation_level='AUTOCOMMIT')
         with engine.connect() as connection:
             connection.execute(sa.text('CREATE DATABASE another'))
-        other = sa.create_engine(sa.make_url(server.url).set(database='another'),
-                                 poolclass=sa.NullPool)
+        other = sa.create_engine(
+            sa.make_url(server.url).set(database='another'), poolclass=sa.NullPool
+        )
         other.connect().close()
 
 

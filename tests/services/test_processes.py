@@ -75,17 +75,25 @@ def test_a_broker_that_does_not_know_us_is_told_in_a_sentence(tmp_path, broker, 
 @pytest.mark.parametrize('deployment', ['bind_wait = 5\n'], indirect=True)
 def test_an_agent_that_is_killed_while_it_programs_does_so_when_it_is_back(deployment):
     # given an agent whose tool is at work on a region
-    kernel = deployment.host('compute1', [fpga.ADDRESS], model='8086:09c4',
-                             driver='intel_fpga_driver')
+    kernel = deployment.host(
+        'compute1', [fpga.ADDRESS], model='8086:09c4', driver='intel_fpga_driver'
+    )
     image, region, rp = deployment.glance.add(fpga.gbs()), REGION, deployment.rp()
     deployment.profile('fpga', {'resources:FPGA': '1'})
     [arq] = deployment.request('fpga')
-    [uuid] = [each['uuid'] for each in deployment.get('/deployables')['deployables']
-              if each['name'] == region]
+    [uuid] = [
+        each['uuid']
+        for each in deployment.get('/deployables')['deployables']
+        if each['name'] == region
+    ]
     kernel.gate.clear()
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        answer = pool.submit(deployment.call, 'PATCH', f'/deployables/{uuid}/program', json=[
-            {'op': 'add', 'path': '/program', 'value': [{'image_uuid': image}]}])
+        answer = pool.submit(
+            deployment.call,
+            'PATCH',
+            f'/deployables/{uuid}/program',
+            json=[{'op': 'add', 'path': '/program', 'value': [{'image_uuid': image}]}],
+        )
         eventually(lambda: kernel.waiting, PATIENCE)
         # when it is killed
         deployment.agents['compute1'].kill()
@@ -97,8 +105,12 @@ def test_an_agent_that_is_killed_while_it_programs_does_so_when_it_is_back(deplo
     deployment.agents['compute1'].start()
     eventually(lambda: deployment.get(f'/deployables/{uuid}')['bitstream_id'] == image, PATIENCE)
     function = fpga.FUNCTION.upper().replace('-', '_')
-    eventually(lambda: f'CUSTOM_FPGA_INTEL_FUNCTION_{function}'
-               in deployment.providers()[region]['traits'], PATIENCE)
+    eventually(
+        lambda: (
+            f'CUSTOM_FPGA_INTEL_FUNCTION_{function}' in deployment.providers()[region]['traits']
+        ),
+        PATIENCE,
+    )
     assert deployment.bind(arq, rp=rp).status_code == 202
     assert not list(deployment.directory.glob('bitstream-*'))
 
@@ -176,8 +188,9 @@ def somebody_else_at(deployment, table):
 
 def is_anybody_locked(deployment):
     time.sleep(0.2)  # the server renews this table only for those who ask less often
-    return deployment.rows(sa.text(
-        "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"))
+    return deployment.rows(
+        sa.text("SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'")
+    )
 
 
 @pytest.mark.parametrize('away', ['broker', 'database'])
@@ -188,7 +201,8 @@ def test_without_broker_or_database_services_still_stop(deployment, request, awa
     try:
         services = [deployment.api, *deployment.conductors, *deployment.agents.values()]
         assert {each.name: each.terminate() for each in services} == {
-            each.name: 0 for each in services}
+            each.name: 0 for each in services
+        }
     finally:
         server.start()
 
@@ -249,8 +263,9 @@ def test_workers_of_a_conductor_share_the_work_and_are_replaced(tmp_path, broker
 
 def ask_times(deployment, times):
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        return list(pool.map(lambda _: deployment.call('GET', '/devices').status_code,
-                             range(times)))
+        return list(
+            pool.map(lambda _: deployment.call('GET', '/devices').status_code, range(times))
+        )
 
 
 def test_only_conductors_know_and_use_the_database(deployment, database):
@@ -260,9 +275,11 @@ def test_only_conductors_know_and_use_the_database(deployment, database):
     secrets = {database.password, deployment.database.database}
     for service in others:
         told = [path for path in service.argv if path.endswith('.conf')] + [
-            f'/proc/{pid}/environ' for pid in (service.pid, *service.workers)]
-        assert not any(secret in pathlib.Path(path).read_text()
-                       for secret in secrets for path in told)
+            f'/proc/{pid}/environ' for pid in (service.pid, *service.workers)
+        ]
+        assert not any(
+            secret in pathlib.Path(path).read_text() for secret in secrets for path in told
+        )
     users = processes_connected_to(database.port)
     assert users & {pid for each in deployment.conductors for pid in each.workers}
     assert not users & {pid for each in others for pid in (each.pid, *each.workers)}
@@ -306,8 +323,10 @@ def test_services_that_start_first_wait(tmp_path, broker, database, request, lat
         assert all(process.is_alive for process in deployment.processes)
 
 
-@pytest.mark.parametrize('lost, end', [
-    ('broker', 'stop'), ('broker', 'kill'), ('database', 'stop'), ('database', 'kill')])
+@pytest.mark.parametrize(
+    'lost, end',
+    [('broker', 'stop'), ('broker', 'kill'), ('database', 'stop'), ('database', 'kill')],
+)
 def test_services_outlive_the_loss_of_a_server(deployment, request, lost, end):
     # given a bound request
     kernel = deployment.host('compute1', [CARD])

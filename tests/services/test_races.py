@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What two transactions do at the same moment, on servers where both are let in at once."""
+"""Two transactions at the same moment, on servers that run both in parallel."""
 
 import threading
 import uuid
@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from cyborg import errors, objects
 from cyborg.conductor import forget
 from cyborg.conductor.engine import arqs, inventory
+from cyborg.conductor.engine.limits import UNLIMITED
 from cyborg.conductor.engine.results import Results
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
 from cyborg.db.sqlalchemy import agents, engine, migration, models
@@ -43,19 +44,31 @@ def card(db):
     """A card with two handles that its host prepares."""
     with db.writer() as session:
         device = models.Device(
-            hostname='host', key='card', type='GPU', vendor='10de', driver_name='driver',
-            std_board_info={}, vendor_board_info={})
-        part = models.Deployable(device=device, name='part', rp_uuid=RP, driver_name='driver',
-                                 num_accelerators=2)
-        part.attach_handles = [models.AttachHandle(key=key, type='PCI', info={},
-                                                   is_host_prepared=True) for key in 'ab']
-        part.attributes = [models.Attribute(key='rc', value='VGPU')]
+            hostname='host',
+            key='card',
+            type='GPU',
+            vendor='10de',
+            driver_name='driver',
+            std_board_info={},
+            vendor_board_info={},
+        )
+        part = models.Deployable(
+            device=device,
+            name='part',
+            rp_uuid=RP,
+            driver_name='driver',
+            num_accelerators=2,
+            resource_class='VGPU',
+        )
+        part.attach_handles = [
+            models.AttachHandle(key=key, type='PCI', info={}, is_host_prepared=True) for key in 'ab'
+        ]
         session.add(device)
 
 
 def requested(db, count):
     with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
-        return arqs.create(unit, [{'resources:VGPU': str(count)}], 'project', None)
+        return arqs.create(unit, [{'resources:VGPU': str(count)}], 'project', None, UNLIMITED)
 
 
 def bind(db, made):
@@ -64,10 +77,21 @@ def bind(db, made):
 
 
 def start_bind(unit, made):
-    arqs.bind(unit, EVERYBODY, [
-        objects.Binding(arq_uuid=arq.uuid, hostname='host', device_rp_uuid=RP,
-                        instance_uuid=SERVER, project_id='project') for arq in made],
-        arqs.Deadlines(models.now(), models.now()))
+    arqs.bind(
+        unit,
+        EVERYBODY,
+        [
+            objects.Binding(
+                arq_uuid=arq.uuid,
+                hostname='host',
+                device_rp_uuid=RP,
+                instance_uuid=SERVER,
+                project_id='project',
+            )
+            for arq in made
+        ],
+        arqs.Deadlines(models.now(), models.now()),
+    )
 
 
 def meanwhile(db, is_it, happen):
@@ -87,11 +111,18 @@ def holders(db):
 
 def test_a_handle_that_is_taken_while_its_card_goes_stays(db, card):
     made = requested(db, 2)
-    meanwhile(db, lambda statement: 'attach_handles' in statement and (
-        'FOR UPDATE' in statement or statement.startswith('DELETE')), lambda: bind(db, made))
+    meanwhile(
+        db,
+        lambda statement: (
+            'attach_handles' in statement
+            and ('FOR UPDATE' in statement or statement.startswith('DELETE'))
+        ),
+        lambda: bind(db, made),
+    )
     with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
-        inventory.reconcile(unit, objects.Report(
-            hostname='host', sequence=1, digest='', drivers=[], devices=[]))
+        inventory.reconcile(
+            unit, objects.Report(hostname='host', sequence=1, digest='', drivers=[], devices=[])
+        )
     assert len(holders(db)) == 2 and None not in holders(db)
 
 
@@ -99,24 +130,41 @@ def test_a_failure_of_a_request_that_goes_meanwhile_is_no_failure(db, card):
     gone, stays = made = requested(db, 2)
     bind(db, made)
     with db.reader() as session:
-        task = session.scalars(sa.select(models.Task).where(
-            models.Task.arq_uuid == gone.uuid)).one()
+        task = session.scalars(
+            sa.select(models.Task).where(models.Task.arq_uuid == gone.uuid)
+        ).one()
 
     def delete():
         with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
             arqs.delete(unit, EVERYBODY, [gone.uuid], even_bound=True)
+
     meanwhile(db, lambda statement: 'FOR UPDATE' in statement, delete)
     with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
-        assert Results(unit, 'host', [objects.TaskResult(
-            task_uuid=task.uuid, kind='prepare', handle_uuid=task.handle_uuid,
-            generation=task.generation, error='No.')], most_attempts=1).take() == []
+        assert (
+            Results(
+                unit,
+                'host',
+                [
+                    objects.TaskResult(
+                        task_uuid=task.uuid,
+                        kind='prepare',
+                        handle_uuid=task.handle_uuid,
+                        generation=task.generation,
+                        error='No.',
+                    )
+                ],
+                most_attempts=1,
+            ).take()
+            == []
+        )
     with db.reader() as session:
         assert arqs_db.get(session, EVERYBODY, stays.uuid).state == State.BIND_STARTED
 
 
 def touches_handles(statement):
     return 'attach_handles' in statement and (
-        'FOR UPDATE' in statement or statement.startswith(('DELETE', 'UPDATE')))
+        'FOR UPDATE' in statement or statement.startswith(('DELETE', 'UPDATE'))
+    )
 
 
 def states(db):
@@ -154,27 +202,57 @@ def test_a_bind_to_a_host_that_is_forgotten_meanwhile_is_refused(db, card):
 
 def test_a_report_of_a_host_that_is_being_forgotten_comes_after_it(db, card):
     report = objects.Report(
-        hostname='host', sequence=2, digest='', is_ready=True, conflicts={}, drivers=[],
-        devices=[objects.Device(
-            hostname='host', key='card', type='GPU', vendor='10de', driver_name='driver',
-            std_board_info={}, vendor_board_info={}, control_paths=[],
-            deployables=[objects.Deployable(
-                name='part', rp_uuid=RP, driver_name='driver', resource_class='VGPU', traits=[],
-                attach_handles=[objects.AttachHandle(key=key, type='PCI', info={},
-                                                     is_host_prepared=True) for key in 'abc'])])])
+        hostname='host',
+        sequence=2,
+        digest='',
+        is_ready=True,
+        conflicts={},
+        drivers=[],
+        devices=[
+            objects.Device(
+                hostname='host',
+                key='card',
+                type='GPU',
+                vendor='10de',
+                driver_name='driver',
+                std_board_info={},
+                vendor_board_info={},
+                control_paths=[],
+                deployables=[
+                    objects.Deployable(
+                        name='part',
+                        rp_uuid=RP,
+                        driver_name='driver',
+                        resource_class='VGPU',
+                        traits=[],
+                        attach_handles=[
+                            objects.AttachHandle(
+                                key=key, type='PCI', info={}, is_host_prepared=True
+                            )
+                            for key in 'abc'
+                        ],
+                    )
+                ],
+            )
+        ],
+    )
 
     @engine.retried
     def tell():
         with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
             agents.accept(session, report)
             inventory.reconcile(unit, report)
+
     report.sequence = 1
     tell()
     report.sequence = 2
     told = []
     with ThreadPoolExecutor() as others:
-        meanwhile(db, lambda statement: statement.startswith('DELETE FROM attach_handles'),
-                  lambda: told.append(others.submit(tell)))
+        meanwhile(
+            db,
+            lambda statement: statement.startswith('DELETE FROM attach_handles'),
+            lambda: told.append(others.submit(tell)),
+        )
         assert forget.forget(db, 'host') == {'requests unbound': 0, 'devices forgotten': 1}
         told[0].result(60)
     assert holders(db) == [None] * 3

@@ -10,12 +10,14 @@ from tools import services
 
 API_TESTS = 'cyborg_tempest_plugin.tests.api.'
 #: These want a 500 for a caller's mistake, which is never the right answer.
-WRONG = {f'{API_TESTS}test_device_profile_negative.DeviceProfileNegativeTest.{name}': why
-         for name, why in {
-             'test_create_device_profile_name_is_null': '422: the name is empty',
-             'test_create_device_profile_name_to_long': '422: it has 256 characters',
-             'test_create_device_profile_server_fault': '409: the uuid is taken',
-         }.items()}
+WRONG = {
+    f'{API_TESTS}test_device_profile_negative.DeviceProfileNegativeTest.{name}': why
+    for name, why in {
+        'test_create_device_profile_name_is_null': '422: the name is empty',
+        'test_create_device_profile_name_to_long': '422: it has 256 characters',
+        'test_create_device_profile_server_fault': '409: the uuid is taken',
+    }.items()
+}
 
 
 @pytest.fixture(scope='module')
@@ -28,9 +30,12 @@ def identity():
 def deployment(tmp_path, broker, database, identity):
     """It asks Keystone who we are, and has the device that the plugin's tests expect."""
     authentication = AUTHENTICATION.format(
-        url=identity.url, password=identity.password, region=REGION)
-    with (Deployment(tmp_path, broker.url, database.url, api=authentication) as made,
-          identity.connect('admin') as admin):
+        url=identity.url, password=identity.password, region=REGION
+    )
+    with (
+        Deployment(tmp_path, broker.url, database.url, api=authentication) as made,
+        identity.connect('admin') as admin,
+    ):
         made.session.headers['X-Auth-Token'] = admin.auth_token
         made.start()
         made.host()

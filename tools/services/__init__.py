@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Private RabbitMQ, MariaDB, PostgreSQL, Keystone and Glance servers for tests and benchmarks.
+"""Private RabbitMQ, MariaDB, PostgreSQL, Keystone, Placement, Glance and Nova servers for tests
+and benchmarks.
 
 Each has its own directory, free ports on 127.0.0.1 and random credentials, so it never meets a
 server that runs already, and each ends with its ``with`` block, or with the process that opened
@@ -15,15 +16,29 @@ On the command line: ``python -m tools.services rabbitmq mariadb -- pytest tests
 
 from tools.services.glance import Glance
 from tools.services.keystone import Keystone
+from tools.services.nova import Nova
 from tools.services.packages import Missing
+from tools.services.placement import Placement
 from tools.services.server import Failed, Server
 from tools.services.servers import MariaDB, PostgreSQL, RabbitMQ
 
-__all__ = ['Failed', 'Missing', 'Server', 'glance', 'keystone', 'mariadb', 'postgresql',
-           'rabbitmq']
+__all__ = [
+    'Failed',
+    'Missing',
+    'Server',
+    'glance',
+    'keystone',
+    'mariadb',
+    'nova',
+    'placement',
+    'postgresql',
+    'rabbitmq',
+]
 
 rabbitmq = RabbitMQ
 mariadb = MariaDB
 postgresql = PostgreSQL
 keystone = Keystone
 glance = Glance
+placement = Placement
+nova = Nova

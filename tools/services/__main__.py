@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a command with private servers beside it, and tells it where they are."""
+"""Runs a command with private servers; environment variables contain their URLs."""
 
 import argparse
 import contextlib
@@ -13,14 +13,18 @@ from types import FrameType
 from tools import services
 from tools.services import packages
 
-KINDS = {'rabbitmq': services.rabbitmq,
-         'mariadb': services.mariadb,
-         'postgresql': services.postgresql}
-#: What tells the command where each kind answers.
-VARIABLES = {'rabbitmq': 'CYBORG_TEST_TRANSPORT_URL',
-             'mariadb': 'CYBORG_TEST_MYSQL_URL',
-             'postgresql': 'CYBORG_TEST_POSTGRESQL_URL'}
-#: How long the command may take to end when we are told to.
+KINDS = {
+    'rabbitmq': services.rabbitmq,
+    'mariadb': services.mariadb,
+    'postgresql': services.postgresql,
+}
+#: The environment variable for the URL of each kind.
+VARIABLES = {
+    'rabbitmq': 'CYBORG_TEST_TRANSPORT_URL',
+    'mariadb': 'CYBORG_TEST_MYSQL_URL',
+    'postgresql': 'CYBORG_TEST_POSTGRESQL_URL',
+}
+#: Seconds that the command has to end after a signal.
 PATIENCE = 20
 
 
@@ -43,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def variables(urls: Mapping[str, str]) -> dict[str, str]:
-    """The environment for the command; the database named first is the one under test."""
+    """Return the environment of the command; the database named first is the one under test."""
     found = {VARIABLES[kind]: url for kind, url in urls.items()}
     for kind, url in urls.items():
         if kind != 'rabbitmq':
@@ -73,16 +77,28 @@ def _run(command: Sequence[str], found: Mapping[str, str]) -> int:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog='python -m tools.services', description=__doc__,
-        usage='%(prog)s [--need PROGRAM] [SERVER ...] -- COMMAND ...')
-    parser.add_argument('kinds', metavar='SERVER', nargs='*', type=_kind,
-                        help=f'which servers to start: {", ".join(KINDS)}')
-    parser.add_argument('--need', metavar='PROGRAM', action='append', default=[],
-                        help='another program that the command needs, named like its package')
+        prog='python -m tools.services',
+        description=__doc__,
+        usage='%(prog)s [--need PROGRAM] [SERVER ...] -- COMMAND ...',
+    )
+    parser.add_argument(
+        'kinds',
+        metavar='SERVER',
+        nargs='*',
+        type=_kind,
+        help=f'which servers to start: {", ".join(KINDS)}',
+    )
+    parser.add_argument(
+        '--need',
+        metavar='PROGRAM',
+        action='append',
+        default=[],
+        help='another program that the command needs, named like its package',
+    )
     given = list(sys.argv[1:] if arguments is None else arguments)
     cut = given.index('--') if '--' in given else len(given)
     options = parser.parse_args(given[:cut])
-    options.command = given[cut + 1:]
+    options.command = given[cut + 1 :]
     if not options.command:
         parser.error('say after -- what to run with the servers')
     return options

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A private Glance on SQLite and files, from an environment of its own, which asks a Keystone."""
+"""A private Glance on SQLite and files, in its own virtual environment, that uses a Keystone."""
 
 import http.client
 import os
@@ -45,17 +45,23 @@ waitress.serve(api.application, host='{host}', port={port}, threads=4, ident='gl
 
 
 class Glance(Server):
-    """Its user in Keystone is the caller's to make, and so is its place in the catalog."""
+    """The caller must create its user and its endpoint in Keystone."""
 
     name = 'glance'
 
     def __init__(self, keystone: str, user: str, password: str, project: str) -> None:
         super().__init__()
-        self._venv = pathlib.Path(os.environ.get(
-            'CYBORG_TEST_GLANCE_VENV', ROOT / '.venv-glance')).absolute()
-        self._facts = {'keystone': keystone, 'user': user, 'password': password,
-                       'project': project, 'region': REGION,
-                       'paste': self._venv / 'etc' / 'glance' / 'glance-api-paste.ini'}
+        self._venv = pathlib.Path(
+            os.environ.get('CYBORG_TEST_GLANCE_VENV', ROOT / '.venv-glance')
+        ).absolute()
+        self._facts = {
+            'keystone': keystone,
+            'user': user,
+            'password': password,
+            'project': project,
+            'region': REGION,
+            'paste': self._venv / 'etc' / 'glance' / 'glance-api-paste.ini',
+        }
 
     @property
     def url(self) -> str:
@@ -67,13 +73,21 @@ class Glance(Server):
 
     def prepare(self) -> None:
         (self.directory / 'glance-api.conf').write_text(
-            CONFIGURATION.format(directory=self.directory, **self._facts))
-        self.run(str(self._venv / 'bin' / 'glance-manage'), '--config-file',
-                 str(self.directory / 'glance-api.conf'), 'db_sync')
+            CONFIGURATION.format(directory=self.directory, **self._facts)
+        )
+        self.run(
+            str(self._venv / 'bin' / 'glance-manage'),
+            '--config-file',
+            str(self.directory / 'glance-api.conf'),
+            'db_sync',
+        )
 
     def command(self) -> list[str]:
-        return [str(self._venv / 'bin' / 'python'), '-c',
-                SERVE.format(host=LOOPBACK, port=self.port)]
+        return [
+            str(self._venv / 'bin' / 'python'),
+            '-c',
+            SERVE.format(host=LOOPBACK, port=self.port),
+        ]
 
     def environ(self) -> dict[str, str]:
         return super().environ() | {'OS_GLANCE_CONFIG_DIR': str(self.directory)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Owns one directory and every process that works in it, and outlives whoever started it.
+"""Owns one directory and every process that works in it, and outlives the process that started it.
 
 A process of its own, so that the end of the tests, orderly or by SIGKILL, is the same event to it:
 its standard input closes; it then ends all its descendants and removes the directory. Being a
@@ -20,12 +20,12 @@ import sys
 from typing import Any
 
 PR_SET_CHILD_SUBREAPER = 36
-#: How long a server may take to end when asked before it is killed.
+#: Seconds that a server has to end before it is killed.
 PATIENCE = 120
 
 
 class Keeper:
-    """The server of one directory, its helpers and its end."""
+    """Starts and ends the server of one directory and its helpers."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.directory = directory
@@ -35,28 +35,30 @@ class Keeper:
     def run(self, argv: list[str], env: dict[str, str], text: str = '') -> int:
         """Run a command to its end; its output goes to the log."""
         with self._log() as log:
-            return subprocess.run(argv, env=env, input=text.encode(), stdout=log, stderr=log,
-                                  cwd=self.directory).returncode
+            return subprocess.run(
+                argv, env=env, input=text.encode(), stdout=log, stderr=log, cwd=self.directory
+            ).returncode
 
     def start(self, argv: list[str], env: dict[str, str], crash: int) -> int:
         """Start the server; `crash` is the signal that ends it abruptly."""
         self.crash = signal.Signals(crash)
         with self._log() as log:
-            self.server = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=log,
-                                           stderr=log, cwd=self.directory)
+            self.server = subprocess.Popen(
+                argv, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory
+            )
         return self.server.pid
 
     def is_alive(self) -> bool:
         return self.server is not None and self.server.poll() is None
 
     def end(self, orderly: bool = False) -> None:
-        """End the server, and whatever it left running."""
+        """End the server and all its descendants."""
         if self.server is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.server.send_signal(signal.SIGTERM if orderly else self.crash)
                 self.server.wait(PATIENCE)
             self.server = None
-        # A child that ends bequeaths its own children to us, so look again until there is none.
+        # The children of a child that ends become ours, so repeat until there is none.
         with contextlib.suppress(ChildProcessError):
             while True:
                 for pid in children_of(os.getpid()):
@@ -72,26 +74,26 @@ class Keeper:
 
 
 def children_of(parent: int) -> list[int]:
-    """The processes whose parent is `parent`."""
+    """Return the processes whose parent is `parent`."""
     found = []
     for stat in pathlib.Path('/proc').glob('[0-9]*/stat'):
-        with contextlib.suppress(OSError):  # it may end while we look
-            # The name, in brackets, may hold anything; state and parent follow it.
+        with contextlib.suppress(OSError):  # it may end meanwhile
+            # The name, in brackets, may contain spaces and brackets; state and parent follow it.
             if int(stat.read_text(errors='replace').rpartition(')')[2].split()[1]) == parent:
                 found.append(int(stat.parent.name))
     return found
 
 
 def descendants_of(ancestor: int) -> list[int]:
-    """The processes that it started, and those that these started."""
+    """Return the children of a process, their children, and so on."""
     children = children_of(ancestor)
     return children + [each for child in children for each in descendants_of(child)]
 
 
 def main(directory: str) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    # The one way to end us is to close our input. Handlers, and not SIG_IGN, which the servers
-    # would inherit.
+    # Only closing the input ends this process. Handlers ignore signals, since the servers would
+    # inherit SIG_IGN.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     keeper = Keeper(pathlib.Path(directory))

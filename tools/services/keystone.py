@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A private Keystone on SQLite, from an environment of its own: its libraries are not ours."""
+"""A private Keystone on SQLite, in its own virtual environment with its own libraries."""
 
 import http.client
 import os
@@ -34,15 +34,19 @@ waitress.serve(api.application, host='{host}', port={port}, threads=4, ident='ke
 
 
 class Keystone(Server):
-    """Has the bootstrap's roles and one administrator, called ``user``."""
+    """A Keystone with the roles of its bootstrap and one administrator, called ``user``."""
 
     name = 'keystone'
 
     def __init__(self) -> None:
         super().__init__()
         self.user = 'admin'
-        self._bin = pathlib.Path(os.environ.get(
-            'CYBORG_TEST_KEYSTONE_VENV', ROOT / '.venv-keystone')).absolute() / 'bin'
+        self._bin = (
+            pathlib.Path(
+                os.environ.get('CYBORG_TEST_KEYSTONE_VENV', ROOT / '.venv-keystone')
+            ).absolute()
+            / 'bin'
+        )
 
     @property
     def url(self) -> str:
@@ -54,25 +58,40 @@ class Keystone(Server):
 
     def prepare(self) -> None:
         (self.directory / 'keystone.conf').write_text(
-            CONFIGURATION.format(directory=self.directory))
+            CONFIGURATION.format(directory=self.directory)
+        )
         self._manage('db_sync')
         for keys in ('fernet_setup', 'credential_setup'):
-            self._manage(keys, '--keystone-user', str(os.geteuid()),
-                         '--keystone-group', str(os.getegid()))
-        self._manage('bootstrap', '--bootstrap-password', self.password,
-                     '--bootstrap-region-id', REGION, '--bootstrap-public-url', self.url,
-                     '--bootstrap-internal-url', self.url)
+            self._manage(
+                keys, '--keystone-user', str(os.geteuid()), '--keystone-group', str(os.getegid())
+            )
+        self._manage(
+            'bootstrap',
+            '--bootstrap-password',
+            self.password,
+            '--bootstrap-region-id',
+            REGION,
+            '--bootstrap-public-url',
+            self.url,
+            '--bootstrap-internal-url',
+            self.url,
+        )
 
     def _manage(self, *arguments: str) -> None:
-        self.run(str(self._bin / 'keystone-manage'), '--config-file',
-                 str(self.directory / 'keystone.conf'), *arguments)
+        self.run(
+            str(self._bin / 'keystone-manage'),
+            '--config-file',
+            str(self.directory / 'keystone.conf'),
+            *arguments,
+        )
 
     def command(self) -> list[str]:
         return [str(self._bin / 'python'), '-c', SERVE.format(host=LOOPBACK, port=self.port)]
 
     def environ(self) -> dict[str, str]:
         return super().environ() | {
-            'OS_KEYSTONE_CONFIG_FILES': str(self.directory / 'keystone.conf')}
+            'OS_KEYSTONE_CONFIG_FILES': str(self.directory / 'keystone.conf')
+        }
 
     def is_ready(self) -> bool:
         connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=10)

@@ -12,16 +12,16 @@ import tempfile
 from collections.abc import Iterator
 
 POLICY = pathlib.Path('/usr/sbin/policy-rc.d')
-#: Mirrors fail once in a while, and others may be installing something.
+#: Mirrors fail sometimes, and another process may hold the lock of apt.
 PATIENT = ('-o', 'Acquire::Retries=5', '-o', 'DPkg::Lock::Timeout=600')
 
 
 class Missing(Exception):
-    """A program is not there and cannot be had; the message says what to do."""
+    """A program is missing and cannot be installed; the message says what to do."""
 
 
 def find(name: str, *directories: str) -> str | None:
-    """A program's path: in `directories` (patterns; the newest version wins), else in PATH."""
+    """Return the path of a program in `directories` (patterns; newest version first) or PATH."""
     for directory in directories:
         for candidate in sorted(glob.glob(f'{directory}/{name}'), key=_version, reverse=True):
             if os.access(candidate, os.X_OK):
@@ -30,7 +30,7 @@ def find(name: str, *directories: str) -> str | None:
 
 
 def require(package: str, name: str, *directories: str) -> str:
-    """The path of a program; its package is installed if it is missing and we are root."""
+    """Return the path of a program; as root, install its package if it is missing."""
     if found := find(name, *directories):
         return found
     _install(package)
@@ -48,16 +48,23 @@ def _install(package: str) -> None:
     with _alone(), _no_service_starts():
         for step in (['apt-get', 'update', '-qq'], [*command.split(), '-qq', '--yes']):
             done = subprocess.run(
-                [*step, *PATIENT], env=environ, stdin=subprocess.DEVNULL, text=True,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                [*step, *PATIENT],
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
             if done.returncode:
-                raise Missing(f'{package} could not be installed: {" ".join(step)} said:\n'
-                              f'{done.stdout.strip()}')
+                raise Missing(
+                    f'{package} could not be installed: {" ".join(step)} said:\n'
+                    f'{done.stdout.strip()}'
+                )
 
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """Wait for other runs that install something: apt-get does not wait for its lists."""
+    """Wait for other processes that install packages: apt-get does not wait for its lists."""
     with open(f'{tempfile.gettempdir()}/cyborg-packages.lock', 'w') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -65,7 +72,7 @@ def _alone() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _no_service_starts() -> Iterator[None]:
-    """Keep the packages from starting servers of their own; a policy that is there stays."""
+    """Prevent packages from starting their servers; keep an existing policy."""
     if POLICY.exists():
         yield
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A private server: its directory, ports, credentials and life, whatever program it runs."""
+"""A private server: its directory, ports, credentials, start and end."""
 
 import abc
 import contextlib
@@ -18,28 +18,28 @@ from typing import Any, ClassVar, Self
 
 from tools.services import keeper
 
-#: How long a server may take until it answers; generous, for a busy machine.
+#: Seconds until a server must respond, on a busy machine.
 PATIENCE = 180
-#: Below the range from which the kernel picks ports for outgoing connections, so that a port
-#: stays ours while its server is down.
+#: Below the range of ports for outgoing connections, so that the kernel does not assign a
+#: server's port while the server is down.
 PORTS = range(20000, 32000)
-#: those that this process has given out: nobody may listen there yet
+#: ports that this process has assigned, on which no server may listen yet
 _given: set[int] = set()
 
 
 class Failed(Exception):
-    """A server did not start; the message carries the end of its log."""
+    """A server did not start; the message contains the end of its log."""
 
 
 class Server(abc.ABC):
-    """What RabbitMQ, MariaDB and PostgreSQL have in common.
+    """The base class of RabbitMQ, MariaDB and PostgreSQL.
 
     Use it as a context manager; inside, `url` is where it answers, `kill()` ends it abruptly,
     `stop()` in order, and `start()` brings it back with the data it had.
     """
 
     name: ClassVar[str]
-    #: Which signal ends it as abruptly as a power cut.
+    #: The signal that ends it as abruptly as a power cut.
     crash: ClassVar[signal.Signals] = signal.SIGKILL
 
     def __init__(self) -> None:
@@ -49,43 +49,51 @@ class Server(abc.ABC):
         self.directory = pathlib.Path()
         self._keeper: subprocess.Popen[str] | None = None
 
-    # What a kind of server must say
+    # What a subclass implements
 
     @property
     @abc.abstractmethod
     def url(self) -> str:
-        """Where a client finds it, in the words of oslo.messaging or SQLAlchemy."""
+        """The URL for oslo.messaging or SQLAlchemy."""
 
     @abc.abstractmethod
     def find_programs(self) -> None:
-        """Find what is to be run, or raise Missing."""
+        """Find the programs, or raise Missing."""
 
     @abc.abstractmethod
     def prepare(self) -> None:
-        """Fill the fresh directory."""
+        """Create the files in the new directory."""
 
     @abc.abstractmethod
     def command(self) -> list[str]:
-        """The server's command line; it must stay in the foreground."""
+        """Return the command line of the server, which must stay in the foreground."""
 
     def environ(self) -> dict[str, str]:
-        """The whole environment of its processes: nothing of ours may leak into it."""
-        return {'PATH': f'{os.defpath}:/usr/sbin:/sbin', 'HOME': str(self.directory),
-                'LC_ALL': 'C.UTF-8', 'TMPDIR': str(self.directory)}
+        """Return the whole environment of its processes, without that of this process."""
+        return {
+            'PATH': f'{os.defpath}:/usr/sbin:/sbin',
+            'HOME': str(self.directory),
+            'LC_ALL': 'C.UTF-8',
+            'TMPDIR': str(self.directory),
+        }
 
     @abc.abstractmethod
     def is_ready(self) -> bool:
-        """Whether it answers as a client expects; any OSError counts as no."""
+        """Return whether it responds to a client; any OSError counts as no."""
 
-    # Its life
+    # Start and end
 
     def __enter__(self) -> Self:
         self.find_programs()
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix=f'cyborg-{self.name}-'))
         try:
             self._keeper = subprocess.Popen(
-                [sys.executable, '-I', keeper.__file__, str(self.directory)], text=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+                [sys.executable, '-I', keeper.__file__, str(self.directory)],
+                text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
+            )
             self.prepare()
             self.start()
         except BaseException:
@@ -97,7 +105,7 @@ class Server(abc.ABC):
         self.close()
 
     def start(self) -> None:
-        """Start it and wait until it answers."""
+        """Start it and wait until it responds."""
         if self._order('is_alive'):
             raise RuntimeError(f'{self.name} runs already.')
         self._order('start', argv=self.command(), env=self.environ(), crash=self.crash)
@@ -110,21 +118,21 @@ class Server(abc.ABC):
             time.sleep(0.1)
 
     def kill(self) -> None:
-        """End it abruptly; the data stay as they are at that moment."""
+        """Kill it; the data remain as they are at that moment."""
         self._order('end')
 
     def stop(self) -> None:
-        """End it in order; the data stay."""
+        """Stop it regularly; the data remain."""
         self._order('end', orderly=True)
 
     def close(self) -> None:
-        """End it for good and remove everything of it."""
+        """Stop it and remove its directory."""
         running, self._keeper = self._keeper, None
         if running is None:
             with contextlib.suppress(OSError):
-                self.directory.rmdir()  # nothing was put into it yet
+                self.directory.rmdir()  # it is still empty
             return
-        # The order to quit, and not only the end of its input, which a fork of ours may hold open.
+        # Send the command to quit; closing the input is not enough, since a fork may hold it open.
         with contextlib.suppress(BrokenPipeError), running.stdin as orders:
             orders.write('["quit", {}]\n')
         with running.stdout:
@@ -132,19 +140,20 @@ class Server(abc.ABC):
 
     @property
     def pids(self) -> list[int]:
-        """The processes of the server and its helpers, while it runs."""
+        """The ids of the running processes of the server and its helpers."""
         return keeper.descendants_of(self._keeper.pid) if self._keeper else []
 
     def run(self, *argv: str, text: str = '') -> None:
-        """Run a helper of the server to its end."""
+        """Run a helper program of the server to its end."""
         if self._order('run', argv=argv, env=self.environ(), text=text):
             raise Failed(f'{argv[0]} failed:\n{self.log()}')
 
     def log(self, lines: int = 30) -> str:
-        """The end of what its processes wrote."""
+        """Return the end of the log."""
         with contextlib.suppress(FileNotFoundError):
             return '\n'.join(
-                (self.directory / 'log').read_text(errors='replace').splitlines()[-lines:])
+                (self.directory / 'log').read_text(errors='replace').splitlines()[-lines:]
+            )
         return '(nothing was logged)'
 
     def _answers(self) -> bool:
@@ -168,7 +177,7 @@ class Server(abc.ABC):
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on, or is about to."""
+    """Return a port of 127.0.0.1 that is neither in use nor assigned."""
     while True:
         port = random.choice(PORTS)
         if port in _given:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How each of the three servers is set up, started and known to be ready.
+"""How each of the three servers is configured, started and recognized as ready.
 
 They are made fast, not durable: no server waits for the disk. Each still hands every commit to
 the kernel, so killing the process loses nothing that it had confirmed.
@@ -19,7 +19,7 @@ LOOPBACK = '127.0.0.1'
 
 
 class RabbitMQ(Server):
-    """A broker with an Erlang node, name daemon and cookie of its own."""
+    """A broker with its own Erlang node, name daemon and cookie."""
 
     name = 'rabbitmq'
 
@@ -35,8 +35,11 @@ class RabbitMQ(Server):
     def find_programs(self) -> None:
         # Not the one in PATH: that is a wrapper that insists on user rabbitmq.
         self.program = packages.require(
-            'rabbitmq-server', 'rabbitmq-server',
-            '/usr/lib/rabbitmq/bin', '/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin')
+            'rabbitmq-server',
+            'rabbitmq-server',
+            '/usr/lib/rabbitmq/bin',
+            '/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin',
+        )
 
     def prepare(self) -> None:
         (self.directory / 'rabbitmq.conf').write_text(
@@ -45,9 +48,10 @@ class RabbitMQ(Server):
             f'default_pass = {self.password}\n'
             'log.file = false\n'
             'log.console = true\n'
-            # Our neighbours' memory and disk are no reason to block publishers.
+            # The memory and disk usage of other programs must not block publishers.
             'vm_memory_high_watermark.absolute = 1GB\n'
-            'disk_free_limit.absolute = 10MB\n')
+            'disk_free_limit.absolute = 10MB\n'
+        )
         (self.directory / 'enabled_plugins').write_text('[].\n')
 
     def command(self) -> list[str]:
@@ -65,31 +69,32 @@ class RabbitMQ(Server):
             'RABBITMQ_CONF_ENV_FILE': str(at / 'none'),
             'RABBITMQ_GENERATED_CONFIG_DIR': str(at / 'generated'),
             'RABBITMQ_PID_FILE': str(at / 'pid'),
-            'RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS':
-                '-kernel inet_dist_use_interface {127,0,0,1}',
+            'RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS': '-kernel inet_dist_use_interface {127,0,0,1}',
             'ERL_EPMD_PORT': str(self.epmd_port),
             'ERL_EPMD_ADDRESS': LOOPBACK,
         }
 
     def is_ready(self) -> bool:
-        # The listener comes last in the boot; a method frame in answer to the protocol header
-        # says that the broker, not only the socket, is there.
+        # The listener starts last. A method frame in response to the protocol header shows that
+        # the broker is ready, not only the socket.
         with socket.create_connection((LOOPBACK, self.port), timeout=5) as client:
             client.sendall(b'AMQP\x00\x00\x09\x01')
             return client.recv(1) == b'\x01'
 
 
 class MariaDB(Server):
-    """A database server with one user who may do everything, also create databases."""
+    """A database server with one user that has all privileges."""
 
     name = 'mariadb'
 
     @property
     def url(self) -> str:
-        # It offers no TLS. Unless told so, PyMySQL reads all certificates of the machine for each
-        # connection, before it asks.
-        return (f'mysql+pymysql://{self.user}:{self.password}@{LOOPBACK}:{self.port}/cyborg'
-                '?charset=utf8mb4&ssl_disabled=true')
+        # It offers no TLS. Without this option PyMySQL reads all certificates of the machine for
+        # each connection.
+        return (
+            f'mysql+pymysql://{self.user}:{self.password}@{LOOPBACK}:{self.port}/cyborg'
+            '?charset=utf8mb4&ssl_disabled=true'
+        )
 
     def find_programs(self) -> None:
         self.program = packages.require('mariadb-server', 'mariadbd')
@@ -100,37 +105,56 @@ class MariaDB(Server):
             'CREATE DATABASE IF NOT EXISTS cyborg CHARACTER SET utf8mb4;\n'
             f"CREATE USER IF NOT EXISTS '{self.user}'@'{LOOPBACK}' "
             f"IDENTIFIED BY '{self.password}';\n"
-            f"GRANT ALL ON *.* TO '{self.user}'@'{LOOPBACK}' WITH GRANT OPTION;\n")
-        self.run(self.installer, *self._options(),
-                 '--auth-root-authentication-method=normal', '--skip-test-db')
+            f"GRANT ALL ON *.* TO '{self.user}'@'{LOOPBACK}' WITH GRANT OPTION;\n"
+        )
+        self.run(
+            self.installer,
+            *self._options(),
+            '--auth-root-authentication-method=normal',
+            '--skip-test-db',
+        )
 
     def command(self) -> list[str]:
         at = self.directory
-        return [self.program, *self._options(), f'--bind-address={LOOPBACK}',
-                f'--port={self.port}', f'--socket={at / "socket"}', f'--pid-file={at / "pid"}',
-                f'--init-file={at / "init.sql"}', '--skip-name-resolve',
-                # Written at each commit, flushed now and then.
-                '--innodb-flush-log-at-trx-commit=2', '--innodb-doublewrite=0',
-                '--innodb-buffer-pool-size=64M', '--max-connections=500']
+        return [
+            self.program,
+            *self._options(),
+            f'--bind-address={LOOPBACK}',
+            f'--port={self.port}',
+            f'--socket={at / "socket"}',
+            f'--pid-file={at / "pid"}',
+            f'--init-file={at / "init.sql"}',
+            '--skip-name-resolve',
+            # Written at each commit, flushed to disk periodically.
+            '--innodb-flush-log-at-trx-commit=2',
+            '--innodb-doublewrite=0',
+            '--innodb-buffer-pool-size=64M',
+            '--max-connections=500',
+        ]
 
     def is_ready(self) -> bool:
-        # It greets first: three bytes of length, a number, protocol version 10.
+        # The server sends first: three bytes of length, a sequence number, protocol version 10.
         with socket.create_connection((LOOPBACK, self.port), timeout=5) as client:
             return client.recv(5)[4:] == b'\x0a'
 
     def _options(self) -> list[str]:
-        # To run as root it wants to be told so.
+        # It runs as root only with this option.
         user = ['--user=root'] if os.geteuid() == 0 else []
-        return ['--no-defaults', *user, f'--datadir={self.directory / "data"}',
-                f'--tmpdir={self.directory}']
+        return [
+            '--no-defaults',
+            *user,
+            f'--datadir={self.directory / "data"}',
+            f'--tmpdir={self.directory}',
+        ]
 
 
 class PostgreSQL(Server):
-    """A database server with one superuser; as root it runs under another account, as it must."""
+    """A database server with one superuser. PostgreSQL refuses to run as root, so root starts it
+    under another account."""
 
     name = 'postgresql'
-    #: Its own word for an abrupt end: no checkpoint, the log is replayed at the next start.
-    #: SIGKILL would do the same to the data but leave shared memory behind on the machine.
+    #: Immediate shutdown: no checkpoint, and the log is replayed at the next start. SIGKILL has
+    #: the same effect on the data, but leaves shared memory behind.
     crash = signal.SIGQUIT
 
     @property
@@ -140,30 +164,57 @@ class PostgreSQL(Server):
     def find_programs(self) -> None:
         self.initdb, self.program, self.probe = (
             packages.require('postgresql', name, '/usr/lib/postgresql/*/bin')
-            for name in ('initdb', 'postgres', 'pg_isready'))
+            for name in ('initdb', 'postgres', 'pg_isready')
+        )
 
     def prepare(self) -> None:
         (self.directory / 'password').write_text(self.password)
         if os.geteuid() == 0:
             for path in (self.directory, self.directory / 'password'):
                 shutil.chown(path, *self._account())
-        self.run(*self._as_account(), self.initdb, f'--pgdata={self.directory / "data"}',
-                 f'--username={self.user}', f'--pwfile={self.directory / "password"}',
-                 '--auth=scram-sha-256', '--encoding=UTF8', '--locale=C.UTF-8', '--no-sync')
-        self.run(*self._as_account(), self.program, '--single', '-D',
-                 str(self.directory / 'data'), 'postgres', text='CREATE DATABASE cyborg;\n')
+        self.run(
+            *self._as_account(),
+            self.initdb,
+            f'--pgdata={self.directory / "data"}',
+            f'--username={self.user}',
+            f'--pwfile={self.directory / "password"}',
+            '--auth=scram-sha-256',
+            '--encoding=UTF8',
+            '--locale=C.UTF-8',
+            '--no-sync',
+        )
+        self.run(
+            *self._as_account(),
+            self.program,
+            '--single',
+            '-D',
+            str(self.directory / 'data'),
+            'postgres',
+            text='CREATE DATABASE cyborg;\n',
+        )
 
     def command(self) -> list[str]:
-        settings = {'listen_addresses': LOOPBACK, 'port': self.port,
-                    'unix_socket_directories': self.directory, 'max_connections': 300,
-                    'fsync': 'off', 'full_page_writes': 'off',
-                    'dynamic_shared_memory_type': 'mmap'}
-        return [*self._as_account(), self.program, '-D', str(self.directory / 'data'),
-                *(f'--{name}={value}' for name, value in settings.items())]
+        settings = {
+            'listen_addresses': LOOPBACK,
+            'port': self.port,
+            'unix_socket_directories': self.directory,
+            'max_connections': 300,
+            'fsync': 'off',
+            'full_page_writes': 'off',
+            'dynamic_shared_memory_type': 'mmap',
+        }
+        return [
+            *self._as_account(),
+            self.program,
+            '-D',
+            str(self.directory / 'data'),
+            *(f'--{name}={value}' for name, value in settings.items()),
+        ]
 
     def is_ready(self) -> bool:
         return not subprocess.run(
-            [self.probe, '--quiet', f'--host={LOOPBACK}', f'--port={self.port}']).returncode
+            [self.probe, '--quiet', f'--host={LOOPBACK}', f'--port={self.port}']
+        ).returncode
 
     def _as_account(self) -> list[str]:
         if os.geteuid() != 0:
