@@ -16,8 +16,11 @@ _thread.ThreadWorker.MAX_IDLE_FOR = 0.05
 
 # Neither a busy machine nor an example that nobody has seen before may fail a change that has
 # nothing to do with it: `make fuzz` searches for new ones.
-PATIENT = {'deadline': None, 'database': None,
-           'suppress_health_check': [hypothesis.HealthCheck.too_slow]}
+PATIENT = {
+    'deadline': None,
+    'database': None,
+    'suppress_health_check': [hypothesis.HealthCheck.too_slow],
+}
 hypothesis.settings.register_profile('repeatable', derandomize=True, **PATIENT)
 hypothesis.settings.register_profile('searching', max_examples=1000, **PATIENT)
 hypothesis.settings.load_profile('repeatable')
@@ -33,11 +36,13 @@ def pytest_configure(config):
     # one polls less and less often, up to every five seconds. (Set after the driver is loaded,
     # which derives the limit of an option from the default.)
     impl_rabbit.amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MAX = 0.05
-    worker, url = (os.environ.get(name) for name in (
-        'PYTEST_XDIST_WORKER', 'CYBORG_TEST_DATABASE_URL'))
+    worker, url = (
+        os.environ.get(name) for name in ('PYTEST_XDIST_WORKER', 'CYBORG_TEST_DATABASE_URL')
+    )
     if worker and url:
         os.environ['CYBORG_TEST_DATABASE_URL'] = another_database(
-            url, f'cyborg_{worker}_{uuid.uuid4().hex}')
+            url, f'cyborg_{worker}_{uuid.uuid4().hex}'
+        )
 
 
 def pytest_collection_finish():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several modules share, since it takes long to start."""
+"""Fixtures that several modules share, because they take long to start."""
 
 import pytest
 

@@ -16,8 +16,7 @@ DAY = 86400
 
 @pytest.fixture
 def cloud(request, tmp_path):
-    made = Cloud(tmp_path, more='[conductor]\nsweep_interval = 1\n'
-                 + getattr(request, 'param', ''))
+    made = Cloud(tmp_path, more='[conductor]\nsweep_interval = 1\n' + getattr(request, 'param', ''))
     made.start()
     made.host()
     made.profile('one', FPGA)
@@ -29,8 +28,11 @@ def age(cloud, seconds, *arqs):
     """Requests that were made so long ago."""
     then = models.now() - datetime.timedelta(seconds=seconds)
     with cloud.standalone.db.writer() as session:
-        session.execute(sa.update(models.ExtArq).values(created_at=then).where(
-            models.ExtArq.uuid.in_([arq['uuid'] for arq in arqs])))
+        session.execute(
+            sa.update(models.ExtArq)
+            .values(created_at=then)
+            .where(models.ExtArq.uuid.in_([arq['uuid'] for arq in arqs]))
+        )
 
 
 def sweep(cloud):
@@ -47,8 +49,7 @@ def test_a_request_that_nobody_binds_goes_after_a_day_and_its_profile_can_go(clo
     age(cloud, DAY - 600, young)
     eventually(lambda: uuids(cloud.arqs()) == {young['uuid']})
     last = cloud.get(f'/accelerator_requests/{old["uuid"]}/history')['history'][-1]
-    assert (last['event'], last['from_state'], last['actor']) == (
-        'delete', 'Initial', 'conductor')
+    assert (last['event'], last['from_state'], last['actor']) == ('delete', 'Initial', 'conductor')
     assert 'did not bind it within 86400 seconds' in last['reason']
     age(cloud, DAY + 1, young)
     eventually(lambda: cloud.arqs() == [])

@@ -22,11 +22,19 @@ def adopted(cloud):
     """A host whose provider an earlier Cyborg made; answers the provider's uuid."""
     older = str(uuid.uuid4())
     node = sim_nova.make_compute_node(cloud.placement, 'compute1')
-    made = cloud.placement.post('/resource_providers', headers=VERSION, json={
-        'uuid': older, 'name': PROVIDER, 'parent_provider_uuid': node})
-    cloud.placement.put(f'/resource_providers/{older}/traits', headers=VERSION, json={
-        'resource_provider_generation': made.json()['generation'],
-        'traits': ['OWNER_CYBORG']})
+    made = cloud.placement.post(
+        '/resource_providers',
+        headers=VERSION,
+        json={'uuid': older, 'name': PROVIDER, 'parent_provider_uuid': node},
+    )
+    cloud.placement.put(
+        f'/resource_providers/{older}/traits',
+        headers=VERSION,
+        json={
+            'resource_provider_generation': made.json()['generation'],
+            'traits': ['OWNER_CYBORG'],
+        },
+    )
     cloud.host()
     eventually(lambda: cloud.rp() == older)
     cloud.rest()
@@ -36,8 +44,10 @@ def adopted(cloud):
 
 def restart_without_placement(cloud, monkeypatch):
     """Have the agent start while Placement is away, and report."""
+
     def away(*arguments, **options):
         raise errors.PlacementUnavailable(why='nobody is there')
+
     cloud.standalone.remove_host('compute1')
     monkeypatch.setattr(PlacementApi, '_call', away)
     before = known_report(cloud)
@@ -51,7 +61,8 @@ def known_report(cloud):
 
 
 def test_an_adopted_provider_keeps_its_uuid_while_a_new_agent_cannot_ask_placement(
-        cloud, adopted, monkeypatch):
+    cloud, adopted, monkeypatch
+):
     server = str(uuid.uuid4())
     assert cloud.bind(cloud.request('one'), rp=adopted, instance=server).status_code == 202
     restart_without_placement(cloud, monkeypatch)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What disagrees is found, told with its remedy, and mended on demand; all else is left alone."""
+"""The audit finds disagreements, names a remedy for each, and repairs them on demand."""
 
 import datetime
 import uuid
@@ -41,12 +41,17 @@ def outbox(cloud):
 
 def allocate(cloud, consumer=None):
     """As Nova does it, at a version that does not know types of consumers, or with a type."""
-    body = {'allocations': {cloud.rp(): {'resources': {'FPGA': 1}}}, 'project_id': 'p',
-            'user_id': 'u', 'consumer_generation': None}
+    body = {
+        'allocations': {cloud.rp(): {'resources': {'FPGA': 1}}},
+        'project_id': 'p',
+        'user_id': 'u',
+        'consumer_generation': None,
+    }
     answer = cloud.standalone.placement.put(
-        f'/allocations/{cloud.server}', json=body | ({'consumer_type': consumer} if consumer
-                                                     else {}),
-        headers=VERSION if consumer else NOVAS_VERSION)
+        f'/allocations/{cloud.server}',
+        json=body | ({'consumer_type': consumer} if consumer else {}),
+        headers=VERSION if consumer else NOVAS_VERSION,
+    )
     assert answer.status_code == 204
 
 
@@ -73,11 +78,26 @@ def test_a_cloud_in_order_has_nothing_to_find(bound, audit):
 def test_requests_of_a_server_that_nova_has_forgotten_are_found_and_deleted(bound, audit):
     bound.nova.unknown.add(bound.server)
     [finding] = audit.look()
-    assert bound.server in finding.what and 'Nova knows no server' in finding.what
+    assert bound.server in finding.what and 'but Nova does not know it' in finding.what
     assert audit.mend([finding]) == 1
     assert bound.arqs() == []
     deallocate(bound)
     assert audit.look() == []
+
+
+@pytest.mark.parametrize('task', [None, 'deleting'], ids=['at rest', 'being deleted'])
+def test_a_server_whose_requests_are_lost_is_found_while_nova_leaves_it_alone(bound, audit, task):
+    """A database from before its bind was restored."""
+    [arq] = bound.arqs()
+    bound.call('DELETE', f'/accelerator_requests?arqs={arq["uuid"]}')
+    bound.nova.running[bound.server] = task
+    found = [(finding.what, finding.remedy) for finding in audit.look()]
+    if task:
+        assert found == []
+    else:
+        [(what, remedy)] = found
+        assert f'Server {bound.server} has an allocation on {bound.rp()} and no' in what
+        assert remedy.startswith(f'openstack server shelve {bound.server}')
 
 
 def test_requests_without_an_allocation_are_found_and_deleted(bound, audit):
@@ -90,8 +110,13 @@ def test_requests_without_an_allocation_are_found_and_deleted(bound, audit):
 
 @pytest.mark.parametrize('consumer', [None, 'INSTANCE'])
 def test_an_allocation_of_a_server_that_is_no_more_is_told(bound, audit, consumer):
-    assert bound.call('DELETE', f'/accelerator_requests?instance={bound.server}',
-                      ).status_code == 204
+    assert (
+        bound.call(
+            'DELETE',
+            f'/accelerator_requests?instance={bound.server}',
+        ).status_code
+        == 204
+    )
     deallocate(bound)
     allocate(bound, consumer)
     assert audit.look() == []  # Nova may be about to ask for another request
@@ -104,8 +129,13 @@ def test_an_allocation_of_a_server_that_is_no_more_is_told(bound, audit, consume
 
 
 def test_what_a_migration_holds_is_left_alone(bound, audit):
-    assert bound.call('DELETE', f'/accelerator_requests?instance={bound.server}',
-                      ).status_code == 204
+    assert (
+        bound.call(
+            'DELETE',
+            f'/accelerator_requests?instance={bound.server}',
+        ).status_code
+        == 204
+    )
     deallocate(bound)
     allocate(bound, 'MIGRATION')
     bound.nova.unknown.add(bound.server)
@@ -124,15 +154,26 @@ def test_what_a_server_was_given_since_the_audit_looked_stays(bound, audit):
 def test_only_what_has_lost_its_allocation_goes(bound, audit):
     bound.host('compute2')
     other = bound.request('one')
-    change(bound, sa.update(models.ExtArq).where(models.ExtArq.uuid == other[0]['uuid']).values(
-        state='Bound', instance_uuid=bound.server, hostname='compute2',
-        device_rp_uuid=bound.rp('compute2')))
+    change(
+        bound,
+        sa.update(models.ExtArq)
+        .where(models.ExtArq.uuid == other[0]['uuid'])
+        .values(
+            state='Bound',
+            instance_uuid=bound.server,
+            hostname='compute2',
+            device_rp_uuid=bound.rp('compute2'),
+        ),
+    )
     with bound.standalone.db.writer() as session:
-        handle = session.scalars(sa.select(models.AttachHandle).join(
-            models.AttachHandle.deployable).where(
-                models.Deployable.rp_uuid == bound.rp('compute2'))).first()
-        handle.arq_id = session.scalar(sa.select(models.ExtArq.id).where(
-            models.ExtArq.uuid == other[0]['uuid']))
+        handle = session.scalars(
+            sa.select(models.AttachHandle)
+            .join(models.AttachHandle.deployable)
+            .where(models.Deployable.rp_uuid == bound.rp('compute2'))
+        ).first()
+        handle.arq_id = session.scalar(
+            sa.select(models.ExtArq.id).where(models.ExtArq.uuid == other[0]['uuid'])
+        )
     [finding] = audit.look()
     assert bound.rp('compute2') in finding.what and bound.rp() not in finding.what
     audit.mend([finding])
@@ -149,10 +190,14 @@ def test_a_neighbour_that_is_away_is_said_and_the_rest_is_told(bound, away):
         def providers_of(self, server):
             raise errors.PlacementUnavailable(why='nobody is there')
 
-    audit = Audit(bound.standalone.db, Away() if away == 'placement' else None,
-                  Away() if away == 'nova' else None, NO_GRACE)
+    audit = Audit(
+        bound.standalone.db,
+        Away() if away == 'placement' else None,
+        Away() if away == 'nova' else None,
+        NO_GRACE,
+    )
     [finding] = audit.look()
-    assert 'Not all could be compared' in finding.what and finding.fix is None
+    assert 'The comparison is not complete' in finding.what and finding.fix is None
     change(bound, sa.update(models.AttachHandle).values(arq_id=None))
     assert 'without a handle' in audit.look()[0].what
 
@@ -183,12 +228,18 @@ def test_a_bound_request_without_a_handle_is_found_and_unbound(bound, audit):
 def test_a_request_that_nobody_bound_for_days_is_found_and_deleted(bound, audit):
     [young], [old] = bound.request('one'), bound.request('one')
     assert audit.look() == []
-    change(bound, sa.update(models.ExtArq).where(models.ExtArq.uuid == old['uuid']).values(
-        created_at=models.now() - datetime.timedelta(days=3)))
-    change(bound, sa.update(models.ExtArq).where(models.ExtArq.uuid == old['uuid']).values(
-        updated_at=None))
+    change(
+        bound,
+        sa.update(models.ExtArq)
+        .where(models.ExtArq.uuid == old['uuid'])
+        .values(created_at=models.now() - datetime.timedelta(days=3)),
+    )
+    change(
+        bound,
+        sa.update(models.ExtArq).where(models.ExtArq.uuid == old['uuid']).values(updated_at=None),
+    )
     [finding] = audit.look()
-    assert f'Request {old["uuid"]} is Initial since ' in finding.what
+    assert f'Request {old["uuid"]} has no server and is Initial since ' in finding.what
     audit.mend([finding])
     left = {arq['uuid']: arq['state'] for arq in bound.arqs()}
     assert left.pop(young['uuid']) == 'Initial' and set(left.values()) == {'Bound'}
@@ -198,8 +249,12 @@ def test_a_request_that_nobody_bound_for_days_is_found_and_deleted(bound, audit)
 def test_a_finding_that_is_no_longer_true_is_not_mended(bound, audit):
     change(bound, sa.update(models.AttachHandle).values(arq_id=None))
     [finding] = Audit(bound.standalone.db).look()
-    change(bound, sa.update(models.AttachHandle).where(models.AttachHandle.key == '0')
-           .values(arq_id=sa.select(models.ExtArq.id).scalar_subquery()))
+    change(
+        bound,
+        sa.update(models.AttachHandle)
+        .where(models.AttachHandle.key == '0')
+        .values(arq_id=sa.select(models.ExtArq.id).scalar_subquery()),
+    )
     audit.mend([finding])
     assert [arq['state'] for arq in bound.arqs()] == ['Bound']
 
@@ -209,15 +264,32 @@ NOWHERE = str(uuid.uuid4())
 
 def test_an_old_clean_up_and_an_old_event_are_told(bound, audit):
     long_ago = models.now() - datetime.timedelta(days=1)
-    change(bound, sa.insert(models.Task).values(
-        kind='release', hostname='compute1', device_uuid=NOWHERE, deployable_uuid=NOWHERE,
-        handle_uuid=NOWHERE, created_at=long_ago, attempts=3, error='busy'))
-    change(bound, sa.insert(models.NovaEvent).values(
-        instance_uuid=bound.server, arq_uuid=str(uuid.uuid4()), status='completed',
-        due_at=models.now() + datetime.timedelta(days=1), created_at=long_ago))
+    change(
+        bound,
+        sa.insert(models.Task).values(
+            kind='release',
+            hostname='compute1',
+            device_uuid=NOWHERE,
+            deployable_uuid=NOWHERE,
+            handle_uuid=NOWHERE,
+            created_at=long_ago,
+            attempts=3,
+            error='busy',
+        ),
+    )
+    change(
+        bound,
+        sa.insert(models.NovaEvent).values(
+            instance_uuid=bound.server,
+            arq_uuid=str(uuid.uuid4()),
+            status='completed',
+            due_at=models.now() + datetime.timedelta(days=1),
+            created_at=long_ago,
+        ),
+    )
     told = [finding.what for finding in Audit(bound.standalone.db).look()]
     assert any('failed 3 times: busy' in what for what in told)
-    assert any('1 events wait' in what for what in told)
+    assert any('1 events have not been accepted' in what for what in told)
 
 
 def test_a_host_that_lives_is_not_forgotten(bound):
@@ -230,12 +302,15 @@ def test_a_host_that_lives_is_not_forgotten(bound):
 
 def test_nothing_of_a_forgotten_host_is_left(bound):
     bound.standalone.remove_host('compute1')
-    forget.require_gone(bound.standalone.db, 'compute1',
-                        models.now() + datetime.timedelta(seconds=1))
+    forget.require_gone(
+        bound.standalone.db, 'compute1', models.now() + datetime.timedelta(seconds=1)
+    )
     assert forget.forget(bound.standalone.db, 'compute1') == {
-        'requests unbound': 1, 'devices forgotten': 1}
+        'requests unbound': 1,
+        'devices forgotten': 1,
+    }
     deallocate(bound)
-    assert Placement(bound.standalone.placement).publish('compute1', []).is_settled
+    assert Placement(bound.standalone.placement).publish('compute1', []).is_complete
     assert [arq['state'] for arq in bound.arqs()] == ['Unbound']
     assert bound.get('/devices')['devices'] == [] and bound.providers() == {}
     assert Audit(bound.standalone.db).look() == []

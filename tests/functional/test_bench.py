@@ -3,7 +3,7 @@
 
 import pytest
 
-from tools.bench import counts, life, lists, reports, start
+from tools.bench import agent_rounds, availability, life, lists, operation_counts, start
 from tools.bench.scale import TINY
 from tools.bench.sites import Embedded
 
@@ -43,13 +43,21 @@ def test_all_pages_are_looked_at(site, monkeypatch):
 
 
 def test_operations_cost_the_same_statements_each_time(site):
-    first, second = (values(counts.measure(site, TINY)) for _ in range(2))
+    first, second = (values(operation_counts.measure(site, TINY)) for _ in range(2))
     assert first == second
     assert first['counts: RPC calls @ operation=bind'] == 1
 
 
+def test_the_availability_of_a_profile_is_measured_without_placement(site):
+    found = values(availability.measure(site, TINY))
+    for groups in ('one', 'two'):
+        assert found[f'availability: p50 @ hosts=10 groups={groups}'] > 0
+        assert found[f'availability: CPU Placement @ hosts=10 groups={groups}'] > 0
+    assert site.ask('GET', '/devices')['devices'][0]['hostname'] == 'compute1'
+
+
 def test_an_agent_s_rounds_are_counted(site):
-    found = values(reports.measure(site, TINY))
+    found = values(agent_rounds.measure(site, TINY))
     for size in ('small', 'large'):
         unchanged = f'host={size} round=unchanged'
         assert found[f'report: RPC casts @ {unchanged}'] == 1
@@ -61,4 +69,5 @@ def test_an_agent_s_rounds_are_counted(site):
 def test_services_are_weighed(site):
     found = values(start.measure(site, TINY))
     assert found['start: start @ service=standalone'] > 0
-    assert found['start: memory @ service=standalone when=after load'] > 1
+    for what in ('memory', 'memory of the largest process'):
+        assert found[f'start: {what} @ service=standalone when=after load'] > 1

@@ -84,7 +84,8 @@ def test_what_the_host_still_cleans_can_be_had_when_it_is_clean(cloud, host):
     assert cloud.call('DELETE', f'/accelerator_requests?instance={INSTANCE}').status_code == 204
     arqs, answers = cloud.request('two'), []
     binding = threading.Thread(
-        target=lambda: answers.append(cloud.bind(arqs, rp=rp, instance=INSTANCE)))
+        target=lambda: answers.append(cloud.bind(arqs, rp=rp, instance=INSTANCE))
+    )
     binding.start()
     host.goes_on.set()
     binding.join()
@@ -104,8 +105,7 @@ def test_what_is_left_of_a_failed_unshelve_makes_way_though_it_must_be_cleaned(c
 
 
 def test_a_server_that_has_all_of_a_card_can_be_stopped_and_started_at_once(cloud, host):
-    os_acc.initialize(cloud.standalone.conf, host='compute1',
-                      transport=cloud.standalone.transport)
+    os_acc.initialize(cloud.standalone.conf, host='compute1', transport=cloud.standalone.transport)
     server, place = {'uuid': INSTANCE, 'name': 'vm', 'project_id': 'p'}, {'uuid': cloud.rp()}
     for _ in range(3):
         assert len(os_acc.plug(server, place, {'resources:VGPU': '16'})) == 16
@@ -143,7 +143,8 @@ def test_a_request_that_is_deleted_meanwhile_is_not_found(cloud, host):
     host.goes_on.clear()
     arqs, answers = cloud.request('two'), []
     binding = threading.Thread(
-        target=lambda: answers.append(cloud.bind(arqs, instance=INSTANCE).status_code))
+        target=lambda: answers.append(cloud.bind(arqs, instance=INSTANCE).status_code)
+    )
     binding.start()
     eventually(lambda: cloud.arqs(instance=INSTANCE))
     assert cloud.call('DELETE', f'/accelerator_requests?instance={INSTANCE}').status_code == 204

@@ -25,11 +25,13 @@ def test_a_marker_need_not_match_the_filters_any_more(cloud, bound):
     url = f'/accelerator_requests?state=Initial&marker={first["uuid"]}'
     before = cloud.get(url)
     with cloud.standalone.db.writer() as session:
-        session.execute(sa.update(models.ExtArq).where(models.ExtArq.uuid == first['uuid'])
-                        .values(state='Unbound'))
+        session.execute(
+            sa.update(models.ExtArq)
+            .where(models.ExtArq.uuid == first['uuid'])
+            .values(state='Unbound')
+        )
     assert cloud.get(url) == before
-    assert [each['uuid'] for each in before['arqs']] == [
-        each['uuid'] for each in (second, *rest)]
+    assert [each['uuid'] for each in before['arqs']] == [each['uuid'] for each in (second, *rest)]
 
 
 def test_a_state_that_is_not_known_is_not_that_which_is_stored(cloud, bound):
@@ -40,11 +42,18 @@ def test_a_state_that_is_not_known_is_not_that_which_is_stored(cloud, bound):
         """Have the host be silent, and the handle be one that it had to prepare. What it said
         last may still be on its way, and undo that."""
         with cloud.standalone.db.writer() as session:
-            session.execute(sa.update(models.AttachHandle).values(is_host_prepared=True)
-                            .where(models.AttachHandle.arq_id.is_not(None)))
-            session.execute(sa.update(models.Agent).where(models.Agent.hostname == 'compute2')
-                            .values(last_heartbeat=models.now() - datetime.timedelta(days=1)))
+            session.execute(
+                sa.update(models.AttachHandle)
+                .values(is_host_prepared=True)
+                .where(models.AttachHandle.arq_id.is_not(None))
+            )
+            session.execute(
+                sa.update(models.Agent)
+                .where(models.Agent.hostname == 'compute2')
+                .values(last_heartbeat=models.now() - datetime.timedelta(days=1))
+            )
         return cloud.arqs(state='Bound') == []
+
     eventually(is_silent)
     assert cloud.arqs(bind_state='resolved') == []
     [unknown] = cloud.arqs(state='Unknown')

@@ -4,19 +4,19 @@
 Seen through the API and Placement alone, and by what happened to the cards.
 """
 
+import argparse
 import json
 import threading
 import uuid
 
 import pytest
-import sqlalchemy as sa
 
-from cyborg import context
-from cyborg.conductor.rpcapi import ConductorAPI
-from cyborg.db.sqlalchemy import models
+from cyborg import errors
+from cyborg.cmd import manage_handles
 from tests.fixtures.agents import Agents
-from tests.fixtures.cleaning import CARDS, SETTINGS, CleanedHost
+from tests.fixtures.cleaning import CARDS, KERNEL, SETTINGS, CleanedHost
 from tests.fixtures.cloud import PATIENCE, Cloud, eventually
+from tests.fixtures.persons import Person, trusting_cloud
 from tests.fixtures.servers import Server
 from tests.fixtures.threads import in_thread
 
@@ -45,10 +45,14 @@ def scripts(tmp_path):
 def cloud(tmp_path, settings, scripts):
     options = dict(settings)
     wait = options.pop('bind_wait')
-    made = Cloud(tmp_path, more=(
-        f'{SETTINGS}[conductor]\nsweep_interval = 1\n[agent]\nresync_interval = 1\n'
-        f'[api]\nbind_wait = {wait}\n[cleaning]\nscripts_directory = {scripts}\n'
-        + ''.join(f'{name} = {value}\n' for name, value in options.items())))
+    made = Cloud(
+        tmp_path,
+        more=(
+            f'{SETTINGS}[conductor]\nsweep_interval = 1\n[agent]\nresync_interval = 1\n'
+            f'[api]\nbind_wait = {wait}\n[cleaning]\nscripts_directory = {scripts}\n'
+            + ''.join(f'{name} = {value}\n' for name, value in options.items())
+        ),
+    )
     made.start()
     made.profile('card', GROUP)
     yield made
@@ -58,8 +62,12 @@ def cloud(tmp_path, settings, scripts):
 
 
 def with_settings(*settings):
-    return pytest.mark.parametrize('settings', settings, indirect=True, ids=lambda each: ' '.join(
-        f'{name}={value}' for name, value in each.items()))
+    return pytest.mark.parametrize(
+        'settings',
+        settings,
+        indirect=True,
+        ids=lambda each: ' '.join(f'{name}={value}' for name, value in each.items()),
+    )
 
 
 no_wait = with_settings({'bind_wait': 0})
@@ -248,8 +256,7 @@ def test_a_profile_can_ask_for_less_than_the_host_does(cloud, host):
 
 
 @with_settings({'level': 'reset'}, {'level': 'full'})
-def test_scripts_of_the_operator_run_before_the_handle_is_given_out(
-        cloud, host, scripts, tmp_path):
+def test_scripts_of_the_operator_run_before_the_handle_is_given_out(cloud, host, scripts, tmp_path):
     note = tmp_path / 'note'
     add_script(scripts, '10-first', f'echo first $CYBORG_ADDRESS >> {note}')
     add_script(scripts, '20-second', f'echo second $CYBORG_LEVEL >> {note}')
@@ -333,25 +340,53 @@ def test_a_server_that_is_deleted_is_gone_though_its_card_cannot_be_cleaned(clou
     others = [Server(cloud, 'card'), Server(cloud, 'card')]
     eventually(lambda: sorted(reserved(cloud, card) for card in CARDS) == [0, 1])
     others[0].create('compute1')
-    with pytest.raises(Exception, match='no valid host'):
+    with pytest.raises(Exception, match='No valid host'):
         others[1].create('compute1')
 
 
 # -- operators who decide --------------------------------------------------------------------
 
 
-def decide(cloud, decision, card=CARD):
-    """Have an operator say what becomes of a quarantined handle."""
-    [handle] = [row.handle_uuid for row in quarantined(cloud)]
-    conductor = ConductorAPI(cloud.standalone.transport)
-    act = {'clean': conductor.clean_handle, 'release': conductor.release_handle}[decision]
-    act(context.internal(), handle)
+USER = 'user noauth'
+REASON = 'It was overwritten by hand.'
 
 
-def quarantined(cloud):
-    with cloud.standalone.db.reader() as session:
-        return session.scalars(sa.select(models.Task).where(
-            models.Task.state == 'quarantined')).all()
+def device(cloud, card=CARD):
+    """The uuid of a card."""
+    [part] = cloud.get(f'/deployables?name=compute1_{card}')['deployables']
+    return part['device_uuid']
+
+
+def handbacks(cloud, card=CARD, **filters):
+    return cloud.get(f'/devices/{device(cloud, card)}/handbacks', params=filters)['handbacks']
+
+
+def quarantined(cloud, card=CARD):
+    [found] = handbacks(cloud, card, result='quarantined')
+    return found
+
+
+def decide(cloud, decision, handle=None, card=CARD, reason=REASON, token=None):
+    """Have an operator say what becomes of a quarantined handle; returns the answer."""
+    handle = handle or quarantined(cloud, card)['attach_handle_uuid']
+    return cloud.call(
+        'POST',
+        f'/devices/{device(cloud, card)}/handles/{handle}/{decision}',
+        json={'reason': reason} if decision == 'release' else None,
+        headers={'X-Auth-Token': token} if token else {},
+    )
+
+
+def clean_again(cloud, **options):
+    answer = decide(cloud, 'clean', **options)
+    assert answer.status_code == 202, answer.text
+    return answer.json()
+
+
+def release_as_it_is(cloud, **options):
+    answer = decide(cloud, 'release', **options)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
 
 
 def quarantine(cloud, host):
@@ -359,32 +394,320 @@ def quarantine(cloud, host):
     host.is_broken = True
     delete(cloud, arq)
     require_quarantined(cloud)
+    return arq['uuid']
+
+
+def reasons(cloud, arq):
+    """What the history of a request tells of how its handle was given back."""
+    found = cloud.get(f'/accelerator_requests/{arq}/history')['history']
+    return [step['reason'] for step in found if step['event'] == 'handed back']
+
+
+def test_a_hand_back_is_recorded_with_whose_it_was_and_what_was_done(cloud, host):
+    server = str(uuid.uuid4())
+    arq = used(cloud, host, instance=server)
+    bound = shown(cloud, arq)
+    delete(cloud, arq)
+    require_usable(cloud, host)
+    record, *_ = handbacks(cloud)
+    assert (record['kind'], record['result'], record['reason']) == ('clean', 'done', None)
+    assert [record[name] for name in ('arq_uuid', 'instance_uuid', 'project_id')] == [
+        arq['uuid'],
+        server,
+        bound['project_id'],
+    ]
+    for name in ('uuid', 'type', 'info'):
+        assert record[f'attach_handle_{name}'] == bound[f'attach_handle_{name}']
+    assert (record['hostname'], record['driver_name']) == ('compute1', 'pci_driver')
+    steps = [(step['name'], step['result'], step['reason']) for step in record['steps']]
+    assert steps == [('reset', 'done', None), ('verify', 'done', None)]
+    assert 0 <= sum(step['seconds'] for step in record['steps']) <= record['seconds'] + 0.1
+    assert record['created_at'] <= record['finished_at']
+    assert record['versions'] == {'kernel': KERNEL}
+    assert record['decision'] is None
+
+
+def test_a_quarantine_says_which_step_failed_and_why(cloud, host):
+    arq = quarantine(cloud, host)
+    record = quarantined(cloud)
+    assert (record['arq_uuid'], record['attempts']) == (arq, 3)
+    [step] = record['steps']
+    assert (step['name'], step['result']) == ('reset', 'failed')
+    assert REFUSAL in step['reason'] and REFUSAL in record['reason']
+    # the tenant can read it, too
+    [reason] = reasons(cloud, arq)
+    assert 'could not be cleaned' in reason and REFUSAL in reason
+    # the other card has no such record
+    assert handbacks(cloud, OTHER_CARD) == []
 
 
 def test_an_operator_has_a_handle_cleaned_again(cloud, host):
-    quarantine(cloud, host)
+    arq = quarantine(cloud, host)
+    failed = quarantined(cloud)
     host.is_broken = False
-    decide(cloud, 'clean')
+    again = clean_again(cloud)
+    assert (again['result'], again['attempts'], again['steps']) == ('open', 0, [])
     require_usable(cloud, host)
     assert REFUSAL not in told(cloud)
+    # the record of the failure stays, and says who decided what
+    first, second, *_ = handbacks(cloud)
+    assert (first['uuid'], first['result'], first['reason']) == (
+        failed['uuid'],
+        'failed',
+        failed['reason'],
+    )
+    assert first['steps'] == failed['steps']
+    assert first['finished_at'] == failed['finished_at'] <= first['decided_at']
+    assert (first['decision'], first['decided_by']) == ('clean', USER)
+    # and the new one is for the same request
+    assert (second['uuid'], second['result'], second['arq_uuid']) == (again['uuid'], 'done', arq)
+    assert ['could not be' in text for text in reasons(cloud, arq)] == [True, False]
 
 
 def test_a_handle_that_is_cleaned_again_in_vain_stays_in_quarantine(cloud, host):
     quarantine(cloud, host)
     before = len(host.resets)
-    decide(cloud, 'clean')
+    again = clean_again(cloud)
     eventually(lambda: len(host.resets) > before)
     require_quarantined(cloud)
+    assert quarantined(cloud)['uuid'] == again['uuid']
+
+
+def test_asking_twice_for_cleaning_cleans_once(cloud, host):
+    quarantine(cloud, host)
+    handle, before = quarantined(cloud)['attach_handle_uuid'], len(host.resets)
+    host.is_broken = False
+    host.goes_on.clear()
+    first, second = (clean_again(cloud, handle=handle) for _ in range(2))
+    assert first['uuid'] == second['uuid']
+    host.goes_on.set()
+    eventually(lambda: reserved(cloud) == 0)
+    assert len(host.resets) == before + 1
+    answer = decide(cloud, 'clean', handle)
+    assert answer.status_code == 409
+    assert 'it is free' in answer.text
 
 
 def test_an_operator_releases_a_handle_as_it_is(cloud, host):
-    quarantine(cloud, host)
+    arq = quarantine(cloud, host)
     before = len(host.resets)
-    decide(cloud, 'release')
+    record = release_as_it_is(cloud)
+    assert (record['result'], record['decision']) == ('failed', 'release')
+    assert (record['decided_by'], record['decision_reason']) == (USER, REASON)
     eventually(lambda: reserved(cloud) == 0)
     assert bind(cloud)[1].status_code == 202
     assert len(host.resets) == before
     assert REFUSAL not in told(cloud)
+    assert handbacks(cloud) == [record]
+    # whose it was is told
+    assert 'without being cleaned' in reasons(cloud, arq)[-1]
+
+
+def test_releasing_a_handle_twice_is_one_decision(cloud, host):
+    quarantine(cloud, host)
+    handle = quarantined(cloud)['attach_handle_uuid']
+    first = release_as_it_is(cloud, handle=handle)
+    assert bind(cloud)[1].status_code == 202
+    assert release_as_it_is(cloud, handle=handle) == first
+    # what another one says, or for another reason, is not recorded, and therefore refused
+    other = decide(cloud, 'release', handle, reason='Nobody cares.')
+    assert other.status_code == 409
+    assert 'holds it' in other.text
+
+
+def test_only_what_is_quarantined_can_be_decided_about(cloud, host):
+    arq = used(cloud, host)
+    handle = shown(cloud, arq)['attach_handle_uuid']
+    for decision in ('clean', 'release'):
+        answer = decide(cloud, decision, handle)
+        assert answer.status_code == 409
+        assert f'accelerator request {arq["uuid"]} holds it' in answer.text
+    host.goes_on.clear()
+    delete(cloud, arq)
+    assert host.is_resetting.wait(PATIENCE)
+    answer = decide(cloud, 'release', handle)
+    assert answer.status_code == 409
+    assert 'not cleaned it yet' in answer.text
+    host.goes_on.set()
+    require_usable(cloud, host)
+
+
+def test_a_handle_is_decided_about_by_way_of_its_own_device(cloud, host):
+    quarantine(cloud, host)
+    handle = quarantined(cloud)['attach_handle_uuid']
+    for decision in ('clean', 'release'):
+        for at, why in ((OTHER_CARD, 'has no handle'), (None, 'Device not found')):
+            place = device(cloud, at) if at else str(uuid.uuid4())
+            answer = cloud.call(
+                'POST', f'/devices/{place}/handles/{handle}/{decision}', json={'reason': REASON}
+            )
+            assert answer.status_code == 404
+            assert why in answer.text
+    assert quarantined(cloud)['decision'] is None
+
+
+@pytest.mark.parametrize('reason', [None, '', '  ', 5, 'x' * 1025])
+def test_nothing_is_released_without_a_reason(cloud, host, reason):
+    answer = decide(cloud, 'release', str(uuid.uuid4()), reason=reason)
+    assert answer.status_code == 400
+    assert 'reason' in answer.text
+
+
+@pytest.mark.parametrize(
+    'decisions', [('release', 'release'), ('clean', 'release'), ('clean', 'clean')], ids='-'.join
+)
+def test_of_two_operators_one_decides(cloud, host, decisions):
+    quarantine(cloud, host)
+    handle = quarantined(cloud)['attach_handle_uuid']
+    host.is_broken = False
+    host.goes_on.clear()
+    asked = [
+        in_thread(decide, cloud, decision, handle, reason=f'Says {who}.', token=f'{who}:admins')
+        for who, decision in zip(('alice', 'bob'), decisions, strict=True)
+    ]
+    answers = [wait() for wait in asked]
+    statuses = sorted(answer.status_code for answer in answers)
+    assert statuses == ([202, 202] if 'release' not in decisions else [statuses[0], 409])
+    [decided] = [record for record in handbacks(cloud) if record['decision']]
+    winners = [
+        f'user {who}'
+        for who, answer in zip(('alice', 'bob'), answers, strict=True)
+        if answer.status_code < 300
+    ]
+    assert decided['decided_by'] in winners
+    host.goes_on.set()
+    eventually(lambda: reserved(cloud) == 0)
+    assert bind(cloud)[1].status_code == 202
+
+
+def test_a_page_of_hand_backs_leads_to_the_next(cloud, host):
+    for _ in range(3):
+        delete(cloud, used(cloud, host))
+        require_usable(cloud, host)
+    eventually(lambda: all(each['result'] == 'done' for each in handbacks(cloud)))
+    every = [each['uuid'] for each in handbacks(cloud)]
+    path, seen = f'/devices/{device(cloud)}/handbacks?limit=2&result=done', []
+    while path:
+        page = cloud.get(path)
+        seen += [each['uuid'] for each in page['handbacks']]
+        path = page.get('handbacks_links', [{'href': ''}])[0]['href'].partition('/v2')[2]
+    assert seen == every and len(seen) == 6
+    assert [
+        each['uuid'] for each in handbacks(cloud, sort_key='created_at', sort_dir='desc')
+    ] == every[::-1]
+    # a record of another device is no marker here
+    answer = cloud.call('GET', f'/devices/{device(cloud, OTHER_CARD)}/handbacks?marker={every[0]}')
+    assert answer.status_code == 400
+
+
+def test_hand_backs_are_found_by_what_they_were_for(cloud, host):
+    arqs = []
+    for _ in range(2):
+        arqs.append(shown(cloud, used(cloud, host, instance=str(uuid.uuid4()))))
+        delete(cloud, arqs[-1])
+        eventually(lambda: [each['result'] for each in handbacks(cloud)] == ['done'] * len(arqs))
+    first, second = handbacks(cloud)
+    for arq, record in zip(arqs, (first, second), strict=True):
+        assert handbacks(cloud, arq_uuid=arq['uuid']) == [record]
+        assert handbacks(cloud, instance_uuid=arq['instance_uuid']) == [record]
+    assert handbacks(cloud, attach_handle_uuid=arqs[0]['attach_handle_uuid']) == [first, second]
+    assert handbacks(cloud, attach_handle_uuid=str(uuid.uuid4())) == []
+    assert handbacks(cloud, result='quarantined') == []
+
+
+def test_an_agent_that_is_killed_after_the_decision_cleans_when_it_is_back(cloud, agents, host):
+    quarantine(cloud, host)
+    handle = quarantined(cloud)['attach_handle_uuid']
+    agents.kill()()
+    host.is_broken = False
+    before = len(host.resets)
+    again = clean_again(cloud, handle=handle)
+    assert [each['result'] for each in handbacks(cloud)] == ['failed', 'open']
+    agents.start()
+    eventually(lambda: reserved(cloud) == 0)
+    assert host.resets[before:] == [CARD]
+    assert handbacks(cloud)[-1]['uuid'] == again['uuid']
+    assert handbacks(cloud)[-1]['result'] == 'done'
+
+
+def test_a_handle_is_released_though_its_agent_is_gone(cloud, agents, host):
+    quarantine(cloud, host)
+    place = rp(cloud)
+    agents.kill()()
+    release_as_it_is(cloud)
+    [arq] = cloud.request('card')
+    assert cloud.bind(arq, rp=place).status_code == 202
+    agents.start()
+    eventually(lambda: reserved(cloud) == 0)
+
+
+@pytest.fixture
+def trusting(tmp_path):
+    """A cloud that asks who asks."""
+    more = f'{SETTINGS}[cleaning]\nlevel = reset\n'
+    made = trusting_cloud(tmp_path, more=more)
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_a_tenant_sees_how_its_own_handles_were_cleaned_and_no_others(trusting):
+    trusting.host(make=CleanedHost)
+    admin, mine, other = (
+        Person(trusting, role, project, vouched=True)
+        for role, project in (('admin', 'admins'), ('member', 'mine'), ('member', 'other'))
+    )
+    made = admin.call('POST', '/device_profiles', json=[{'name': 'card', 'groups': [GROUP]}])
+    assert made.status_code == 201, made.text
+    made = mine.call('POST', '/accelerator_requests', json={'device_profile_name': 'card'})
+    [arq] = made.json()['arqs']
+    card, *_ = admin.get('/deployables')['deployables']
+    values = {
+        'hostname': 'compute1',
+        'device_rp_uuid': card['rp_uuid'],
+        'instance_uuid': str(uuid.uuid4()),
+    }
+    patch = [{'op': 'add', 'path': f'/{name}', 'value': value} for name, value in values.items()]
+    bound = mine.call('PATCH', '/accelerator_requests', json={arq['uuid']: patch})
+    assert bound.status_code == 202, bound.text
+    mine.call('DELETE', f'/accelerator_requests?arqs={arq["uuid"]}')
+    history = f'/accelerator_requests/{arq["uuid"]}/history'
+    eventually(lambda: 'was cleaned' in str(mine.get(history)))
+    [step] = [each for each in mine.get(history)['history'] if each['event'] == 'handed back']
+    assert 'reset (done), verify (done)' in step['reason']
+    # others see nothing of it
+    assert other.call('GET', history).status_code == 404
+    path = f'/devices/{card["device_uuid"]}/handbacks'
+    assert [person.call('GET', path).status_code for person in (mine, other)] == [403, 403]
+    [record] = admin.get(path)['handbacks']
+    assert (record['arq_uuid'], record['project_id']) == (arq['uuid'], 'mine')
+
+
+def manage(cloud, capsys, *words):
+    """Run cyborg-manage handle; returns what it said."""
+    parser = argparse.ArgumentParser()
+    manage_handles.add_commands(parser.add_subparsers())
+    options = parser.parse_args(['handle', *words])
+    assert options.function(cloud.standalone.conf, options) == 0
+    return capsys.readouterr().out
+
+
+def test_an_operator_without_the_api_decides_with_cyborg_manage(cloud, host, capsys):
+    quarantine(cloud, host)
+    handle = quarantined(cloud)['attach_handle_uuid']
+    assert REFUSAL in manage(cloud, capsys, 'list')
+    manage(cloud, capsys, 'clean', handle)
+    eventually(lambda: len(handbacks(cloud)) == 2 and handbacks(cloud, result='quarantined'))
+    manage(cloud, capsys, 'release', handle, '--reason', REASON)
+    eventually(lambda: reserved(cloud) == 0)
+    assert manage(cloud, capsys, 'list') == 'No handle is quarantined\n'
+    assert [
+        (each['decision'], each['decided_by'], each['decision_reason']) for each in handbacks(cloud)
+    ] == [('clean', 'operator', None), ('release', 'operator', REASON)]
+    with pytest.raises(errors.NotQuarantined, match='operator has released it'):
+        manage(cloud, capsys, 'clean', handle)
+    with pytest.raises(errors.NotFound, match='There is no handle'):
+        manage(cloud, capsys, 'release', str(uuid.uuid4()))
 
 
 # -- agents that go meanwhile ----------------------------------------------------------------
@@ -421,7 +744,8 @@ def test_an_agent_that_is_stopped_finishes_the_step_that_runs(cloud, agents, hos
 
 @no_wait
 def test_an_agent_that_is_killed_between_two_steps_does_all_of_them_again(
-        cloud, agents, host, scripts, tmp_path):
+    cloud, agents, host, scripts, tmp_path
+):
     note, killed = tmp_path / 'note', threading.Event()
     add_script(scripts, '10-check', f'echo checked >> {note}')
     arq, place = used(cloud, host), rp(cloud)
@@ -432,6 +756,7 @@ def test_an_agent_that_is_killed_between_two_steps_does_all_of_them_again(
         host.is_broken = True
         add_script(scripts, '10-check', 'exit 1')
         killed.set()
+
     host.on_reset = die
     delete(cloud, arq)
     assert killed.wait(PATIENCE)

@@ -9,26 +9,15 @@ import uuid
 
 import pytest
 
-from cyborg.cmd.standalone import CLOUDS
-from tests.fixtures.cloud import Cloud
-from tests.fixtures.commands import VENVS, Commands, Failed
-from tests.fixtures.identity import Served
+from tests.fixtures.commands import VENVS, Commands, Failed, served_cloud
 
 pytestmark = pytest.mark.clients
 
 
 @pytest.fixture(scope='module')
 def cloud(tmp_path_factory):
-    """Without Keystone: everybody is an administrator for whom a service vouches."""
-    made = Cloud(tmp_path_factory.mktemp('cloud'))
-    made.start()
-    made.host('compute1')
-    with Served(made) as served:
-        clouds = made.directory / 'clouds.yaml'
-        clouds.write_text(CLOUDS.format(url=served.url.removesuffix('/v2')))
-        made.environ = {'OS_CLIENT_CONFIG_FILE': str(clouds), 'OS_CLOUD': 'cyborg-standalone'}
+    with served_cloud(tmp_path_factory.mktemp('cloud')) as made:
         yield made
-    made.stop()
 
 
 @pytest.fixture(params=VENVS)
@@ -75,6 +64,12 @@ def test_a_profile_by_its_name(openstack):
     shown = openstack('--os-accelerator-api-version', '2.2', 'device', 'profile', 'show', name)
     assert lower(shown)['name'] == name
     openstack.run('device', 'profile', 'delete', name)
+
+
+def test_the_cloud_that_a_new_user_names_has_the_newest_version(cloud):
+    openstack = Commands('openstackclient', cloud.environ | {'OS_CLOUD': 'served'})
+    [device] = openstack('device', 'list')
+    assert device['status'] == 'enabled'
 
 
 def test_what_is_wrong_is_said(openstack):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What operators do to devices holds, whatever the hosts report later."""
+"""Changes of devices by operators are kept, whatever the hosts report later."""
 
 import datetime
 
@@ -12,9 +12,13 @@ from tests.fixtures.hosts import SimHost
 
 def reserved(cloud):
     """Of each of our providers: (reserved, total) by class."""
-    return {name: {kind: (each['reserved'], each['total'])
-                   for kind, each in provider['inventories'].items()}
-            for name, provider in cloud.providers().items()}
+    return {
+        name: {
+            kind: (each['reserved'], each['total'])
+            for kind, each in provider['inventories'].items()
+        }
+        for name, provider in cloud.providers().items()
+    }
 
 
 def report_again(cloud):
@@ -63,9 +67,16 @@ def test_what_operators_note_on_a_deployable_survives_reports(cloud):
     [deployable] = cloud.get('/deployables')['deployables']
 
     def add(key, parent=None):
-        response = cloud.call('POST', '/attributes', json={
-            'deployable_id': deployable['uuid'], 'key': key, 'value': 'v',
-            'parent_uuid': parent})
+        response = cloud.call(
+            'POST',
+            '/attributes',
+            json={
+                'deployable_id': deployable['uuid'],
+                'key': key,
+                'value': 'v',
+                'parent_uuid': parent,
+            },
+        )
         assert response.status_code == 201, response.text
         return response.json()['uuid']
 
@@ -87,13 +98,23 @@ def test_what_operators_note_on_a_deployable_survives_reports(cloud):
 def test_a_note_stays_when_the_fact_above_it_goes(cloud):
     cloud.host('compute1')
     [driven] = cloud.get('/attributes?key=traits1')['attributes']
-    response = cloud.call('POST', '/attributes', json={
-        'deployable_id': driven['deployable_uuid'], 'key': 'note', 'value': 'v',
-        'parent_uuid': driven['uuid']})
+    response = cloud.call(
+        'POST',
+        '/attributes',
+        json={
+            'deployable_id': driven['deployable_uuid'],
+            'key': 'note',
+            'value': 'v',
+            'parent_uuid': driven['uuid'],
+        },
+    )
     note = response.json()['uuid']
     with cloud.standalone.db.writer() as session:  # as if the driver had said something else
-        session.execute(sa.update(models.Attribute).where(models.Attribute.key == 'traits1')
-                        .values(key='traits0'))
+        session.execute(
+            sa.update(models.Attribute)
+            .where(models.Attribute.key == 'traits1')
+            .values(key='traits0')
+        )
     report_again(cloud)
     assert cloud.get('/attributes?key=traits0')['attributes'] == []
     assert cloud.get(f'/attributes/{note}')['parent_uuid'] is None
@@ -104,8 +125,11 @@ def test_a_silent_host_is_told_from_a_living_one(cloud):
     cloud.host('compute2')
     cloud.standalone.remove_host('compute2')
     with cloud.standalone.db.writer() as session:
-        session.execute(sa.update(models.Agent).where(models.Agent.hostname == 'compute2')
-                        .values(last_heartbeat=models.now() - datetime.timedelta(days=1)))
+        session.execute(
+            sa.update(models.Agent)
+            .where(models.Agent.hostname == 'compute2')
+            .values(last_heartbeat=models.now() - datetime.timedelta(days=1))
+        )
     agents = {each['hostname']: each['alive'] for each in cloud.get('/agents')['agents']}
     assert agents == {'compute1': True, 'compute2': False}
     [silent] = cloud.get('/agents?alive=false')['agents']
@@ -127,8 +151,11 @@ def test_a_host_whose_drivers_nobody_named_offers_nothing_and_says_so(cloud, cap
 
 
 def test_a_card_that_went_by_its_parts_does_not_come_back_whole(cloud):
-    host = cloud.host(make=SimHost, drivers=('intel_qat_driver',), cards=[
-        {'model': '8086:37c8', 'at': '0000:6b:00.0', 'vfs': 4}])
+    host = cloud.host(
+        make=SimHost,
+        drivers=('intel_qat_driver',),
+        cards=[{'model': '8086:37c8', 'at': '0000:6b:00.0', 'vfs': 4}],
+    )
     name, card = 'compute1_0000:6b:00.0', host.sysfs / 'bus/pci/devices/0000:6b:00.0'
     eventually(lambda: reserved(cloud) == {name: {'CUSTOM_QAT': (0, 4)}})
     # when it is removed and comes back by a rescan: without virtual functions
@@ -149,8 +176,11 @@ def test_a_card_that_went_by_its_parts_does_not_come_back_whole(cloud):
 
 
 def test_another_card_in_the_place_of_one_that_went_by_its_parts_is_offered(cloud):
-    host = cloud.host(make=SimHost, drivers=('intel_qat_driver',), cards=[
-        {'model': '8086:37c8', 'at': '0000:6b:00.0', 'vfs': 4}])
+    host = cloud.host(
+        make=SimHost,
+        drivers=('intel_qat_driver',),
+        cards=[{'model': '8086:37c8', 'at': '0000:6b:00.0', 'vfs': 4}],
+    )
     host.pull_out('0000:6b:00.0')
     eventually(lambda: cloud.get('/devices')['devices'] == [])
     host.plug_in('8086:4940', at='0000:6b:00.0', vfs=0)

@@ -18,7 +18,9 @@ from tests.fixtures.hosts import SimHost
 pytestmark = pytest.mark.any_database
 #: Nothing here may wait for the timer.
 NO_TIMER = '[agent]\nresync_interval = 3600\n'
-SETTINGS = NO_TIMER + """
+SETTINGS = (
+    NO_TIMER
+    + """
 legacy_traits = true
 [gpu_devices]
 offer_vendor_vfio = true
@@ -39,59 +41,87 @@ passthrough_whitelist = {"vendor_id": "1234"}
 [fpga]
 function_kpis = d8424dc4-a4a3-c413-f89e-433683f9040b:throughput_gbps=40
 """
+)
 REGION = '69528DB6_EB31_577A_8C36_68F9FAA081F6'
 FUNCTION = 'D8424DC4_A4A3_C413_F89E_433683F9040B'
 #: driver -> its cards, and what they should be in Placement: name -> class, total, a trait
 FAMILIES = {
-    'nvidia_gpu_driver': (['10de:1eb8', '10de:20b5', '10de:26b9', '10de:2331'], {
-        '10:00.0': ('VGPU', 8, 'CUSTOM_NVIDIA_1EB8_T4_2B'),
-        '12:00.0': ('VGPU', 10, 'CUSTOM_NVIDIA_20B5_A100_4C'),
-        '14:00.0': ('VGPU', 6, 'CUSTOM_NVIDIA_26B9_L40S_8Q'),
-        '16:00.0': ('PGPU', 1, 'CUSTOM_GPU_NVIDIA_H100')}),
-    'amd_gpu_driver': (['1002:74a1', '1002:74a0'], {
-        '18:00.0': ('VGPU', 8, 'CUSTOM_AMD_74B5'),
-        '1a:00.0': ('PGPU', 1, 'CUSTOM_GPU_AMD_INSTINCT_MI300A')}),
-    'intel_gpu_driver': (['8086:56c0'], {
-        '1c:00.0': ('VGPU', 4, 'CUSTOM_INTEL_56C0')}),
-    'huawei_ascend_driver': (['19e5:d802'], {
-        '1e:00.0': ('CUSTOM_NPU', 1, 'CUSTOM_ASCEND_D802')}),
-    'intel_qat_driver': (['8086:4940', '8086:37c8'], {
-        '20:00.0': ('CUSTOM_QAT', 16, 'CUSTOM_QAT_ASYM'),
-        '22:00.0': ('CUSTOM_QAT', 16, 'CUSTOM_QAT_37C8')}),
-    'intel_fpga_driver': (['8086:09c4', '8086:bcce'], {
-        '24:00.0': (None, 0, 'CUSTOM_FPGA_INTEL_PAC_ARRIA10'),
-        '24:00.0_region0': ('FPGA', 1, f'CUSTOM_FPGA_INTEL_REGION_{REGION}'),
-        '26:00.0': (None, 0, 'CUSTOM_FPGA_INTEL_N6001'),
-        '26:00.0_region0': ('FPGA', 1, 'CUSTOM_FPGA_INTEL_N6001'),
-        '26:00.0_region1': ('FPGA', 1, f'CUSTOM_FPGA_INTEL_FUNCTION_{FUNCTION}')}),
-    'xilinx_fpga_driver': (['10ee:5001'], {
-        '28:00.0': (None, 0, 'CUSTOM_FPGA_XILINX_ALVEO_U200'),
-        '28:00.0_region0': ('FPGA', 1, 'CUSTOM_FPGA_PRODUCT_ID_5001')}),
-    'inspur_fpga_driver': (['1bd4:0911'], {
-        '2a:00.0': (None, 0, 'CUSTOM_FPGA_INSPUR'),
-        '2a:00.0_region0': ('FPGA', 1, 'CUSTOM_FPGA_INSPUR_F10A')}),
-    'time_sync_driver': (['1d9b:0400', '18d4:1008'], {
-        '2c:00.0': ('CUSTOM_HPTS', 1, 'CUSTOM_HPTS_GNSS'),
-        '2e:00.0': ('CUSTOM_HPTS', 1, 'CUSTOM_HPTS_CELESTICA_TIME_CARD')}),
-    'intel_nic_driver': (['8086:1572'], {
-        '30:00.0': ('CUSTOM_NIC', 4, 'CUSTOM_GTPV1')}),
-    'inspur_nvme_ssd_driver': (['1bd4:1001'], {
-        '32:00.0': ('CUSTOM_SSD', 1, 'CUSTOM_SSD_INSPUR')}),
-    'nvme_driver': (['144d:a80a'], {
-        '34:00.0': ('CUSTOM_SSD', 1, 'CUSTOM_SSD_PRODUCT_ID_A80A')}),
-    'intel_dsa_driver': (['8086:0b25', '8086:0cfe'], {
-        '36:00.0': ('CUSTOM_DSA', 1, 'CUSTOM_DSA_INTEL_DSA'),
-        '38:00.0': ('CUSTOM_IAA', 1, 'CUSTOM_INTEL_0CFE')}),
-    'pci_driver': (['1234:5678'], {
-        '3a:00.0': ('CUSTOM_PCI', 1, 'CUSTOM_PCI_PRODUCT_ID_5678')}),
+    'nvidia_gpu_driver': (
+        ['10de:1eb8', '10de:20b5', '10de:26b9', '10de:2331'],
+        {
+            '10:00.0': ('VGPU', 8, 'CUSTOM_NVIDIA_1EB8_T4_2B'),
+            '12:00.0': ('VGPU', 10, 'CUSTOM_NVIDIA_20B5_A100_4C'),
+            '14:00.0': ('VGPU', 6, 'CUSTOM_NVIDIA_26B9_L40S_8Q'),
+            '16:00.0': ('PGPU', 1, 'CUSTOM_GPU_NVIDIA_H100'),
+        },
+    ),
+    'amd_gpu_driver': (
+        ['1002:74a1', '1002:74a0'],
+        {
+            '18:00.0': ('VGPU', 8, 'CUSTOM_AMD_74B5'),
+            '1a:00.0': ('PGPU', 1, 'CUSTOM_GPU_AMD_INSTINCT_MI300A'),
+        },
+    ),
+    'intel_gpu_driver': (['8086:56c0'], {'1c:00.0': ('VGPU', 4, 'CUSTOM_INTEL_56C0')}),
+    'huawei_ascend_driver': (['19e5:d802'], {'1e:00.0': ('CUSTOM_NPU', 1, 'CUSTOM_ASCEND_D802')}),
+    'intel_qat_driver': (
+        ['8086:4940', '8086:37c8'],
+        {
+            '20:00.0': ('CUSTOM_QAT', 16, 'CUSTOM_QAT_ASYM'),
+            '22:00.0': ('CUSTOM_QAT', 16, 'CUSTOM_QAT_37C8'),
+        },
+    ),
+    'intel_fpga_driver': (
+        ['8086:09c4', '8086:bcce'],
+        {
+            '24:00.0': (None, 0, 'CUSTOM_FPGA_INTEL_PAC_ARRIA10'),
+            '24:00.0_region0': ('FPGA', 1, f'CUSTOM_FPGA_INTEL_REGION_{REGION}'),
+            '26:00.0': (None, 0, 'CUSTOM_FPGA_INTEL_N6001'),
+            '26:00.0_region0': ('FPGA', 1, 'CUSTOM_FPGA_INTEL_N6001'),
+            '26:00.0_region1': ('FPGA', 1, f'CUSTOM_FPGA_INTEL_FUNCTION_{FUNCTION}'),
+        },
+    ),
+    'xilinx_fpga_driver': (
+        ['10ee:5001'],
+        {
+            '28:00.0': (None, 0, 'CUSTOM_FPGA_XILINX_ALVEO_U200'),
+            '28:00.0_region0': ('FPGA', 1, 'CUSTOM_FPGA_PRODUCT_ID_5001'),
+        },
+    ),
+    'inspur_fpga_driver': (
+        ['1bd4:0911'],
+        {
+            '2a:00.0': (None, 0, 'CUSTOM_FPGA_INSPUR'),
+            '2a:00.0_region0': ('FPGA', 1, 'CUSTOM_FPGA_INSPUR_F10A'),
+        },
+    ),
+    'time_sync_driver': (
+        ['1d9b:0400', '18d4:1008'],
+        {
+            '2c:00.0': ('CUSTOM_HPTS', 1, 'CUSTOM_HPTS_GNSS'),
+            '2e:00.0': ('CUSTOM_HPTS', 1, 'CUSTOM_HPTS_CELESTICA_TIME_CARD'),
+        },
+    ),
+    'intel_nic_driver': (['8086:1572'], {'30:00.0': ('CUSTOM_NIC', 4, 'CUSTOM_GTPV1')}),
+    'inspur_nvme_ssd_driver': (['1bd4:1001'], {'32:00.0': ('CUSTOM_SSD', 1, 'CUSTOM_SSD_INSPUR')}),
+    'nvme_driver': (['144d:a80a'], {'34:00.0': ('CUSTOM_SSD', 1, 'CUSTOM_SSD_PRODUCT_ID_A80A')}),
+    'intel_dsa_driver': (
+        ['8086:0b25', '8086:0cfe'],
+        {
+            '36:00.0': ('CUSTOM_DSA', 1, 'CUSTOM_DSA_INTEL_DSA'),
+            '38:00.0': ('CUSTOM_IAA', 1, 'CUSTOM_INTEL_0CFE'),
+        },
+    ),
+    'pci_driver': (['1234:5678'], {'3a:00.0': ('CUSTOM_PCI', 1, 'CUSTOM_PCI_PRODUCT_ID_5678')}),
 }
 
 
 def offered(cloud, host='compute1'):
     """What can be had now: provider -> how many."""
-    return {name: sum(each['total'] - each['reserved']
-                      for each in provider['inventories'].values())
-            for name, provider in cloud.providers(host).items()}
+    return {
+        name: sum(each['total'] - each['reserved'] for each in provider['inventories'].values())
+        for name, provider in cloud.providers(host).items()
+    }
 
 
 @pytest.fixture(scope='module')
@@ -99,8 +129,10 @@ def zoo(tmp_path_factory):
     """One host with a card of everything, its cloud and the names of its providers."""
     directory = tmp_path_factory.mktemp('zoo')
     models = [model for models, _ in FAMILIES.values() for model in models]
-    cards = [{'model': model, 'at': f'0000:{0x10 + 2 * number:02x}:00.0'}
-             for number, model in enumerate(models)]
+    cards = [
+        {'model': model, 'at': f'0000:{0x10 + 2 * number:02x}:00.0'}
+        for number, model in enumerate(models)
+    ]
     spdk = Spdk(directory / 'spdk.sock')
     spdk.start()
     cloud = Cloud(directory, more=f'{SETTINGS}[nvmf_spdk_driver]\nsocket = {spdk.path}\n')
@@ -136,8 +168,11 @@ class TestEveryFamily:
         [agent] = zoo.get('/agents')['agents']
         assert [each for each in agent['drivers'] if each['status'] != 'ok'] == []
         with zoo.standalone.db.reader() as session:
-            faults = session.connection().exec_driver_sql(
-                'SELECT fault FROM devices WHERE fault IS NOT NULL').all()
+            faults = (
+                session.connection()
+                .exec_driver_sql('SELECT fault FROM devices WHERE fault IS NOT NULL')
+                .all()
+            )
         assert faults == []
 
     def test_old_profiles_find_what_they_ask_for(self, providers):
@@ -147,8 +182,10 @@ class TestEveryFamily:
 
     def test_figures_of_a_function_are_nested_attributes(self, zoo):
         found = zoo.get('/attributes?nested=true&key=function_uuid')['attributes']
-        figures = {each['value']: {child['key']: child['value'] for child in each['children']}
-                   for each in found}
+        figures = {
+            each['value']: {child['key']: child['value'] for child in each['children']}
+            for each in found
+        }
         assert figures[FUNCTION.replace('_', '-').lower()] == {'throughput_gbps': '40'}
         assert {'clock0_mhz': '300', 'clock1_mhz': '500'} in figures.values()
 
@@ -158,19 +195,29 @@ class TestFpga:
     OTHER = '8568ab4e-6ba5-4616-bb65-2a578330a8eb'
 
     def test_what_others_program_is_another_trait_at_the_next_look(self, tmp_path):
-        cloud = Cloud(tmp_path, more=NO_TIMER + '[fpga]\nfunction_kpis = '
-                      f'{FUNCTION.replace("_", "-")}:throughput_gbps=40\n')
+        cloud = Cloud(
+            tmp_path,
+            more=NO_TIMER + '[fpga]\nfunction_kpis = '
+            f'{FUNCTION.replace("_", "-")}:throughput_gbps=40\n',
+        )
         cloud.start()
-        host = cloud.host(make=SimHost, drivers=['intel_fpga_driver'],
-                          cards=[{'model': '8086:09c4', 'at': self.ADDRESS}])
+        host = cloud.host(
+            make=SimHost,
+            drivers=['intel_fpga_driver'],
+            cards=[{'model': '8086:09c4', 'at': self.ADDRESS}],
+        )
         name = f'compute1_{self.ADDRESS}_region0'
 
         def functions():
             return {trait for trait in cloud.providers()[name]['traits'] if 'FUNCTION' in trait}
 
         def keys():
-            return {each['key'] for each in cloud.get('/attributes')['attributes']
-                    if each['parent_uuid']}
+            return {
+                each['key']
+                for each in cloud.get('/attributes')['attributes']
+                if each['parent_uuid']
+            }
+
         assert functions() == {f'CUSTOM_FPGA_INTEL_FUNCTION_{FUNCTION}'}
         assert 'throughput_gbps' in keys()
         host.program(self.ADDRESS, 0, self.OTHER)
@@ -201,16 +248,22 @@ class TestHotPlug:
         assert cloud.providers() == {}
         host.plug_in('8086:4940', at=self.QAT)
         host.plug_in('144d:a80a', at='0000:c5:00.0')
-        eventually(lambda: offered(cloud) == {
-            f'compute1_{self.QAT}': 16, 'compute1_0000:c5:00.0': 1})
+        eventually(
+            lambda: offered(cloud) == {f'compute1_{self.QAT}': 16, 'compute1_0000:c5:00.0': 1}
+        )
         host.pull_out(self.QAT)
         eventually(lambda: offered(cloud) == {'compute1_0000:c5:00.0': 1})
 
     def test_the_provider_of_a_card_that_was_pulled_out_is_kept_for_its_return(self, cloud, host):
         def uuids():
             name = f'compute1_{self.QAT}'
-            return [each['uuid'] for each in cloud.placement.get(
-                f'/resource_providers?name={name}').json()['resource_providers']]
+            return [
+                each['uuid']
+                for each in cloud.placement.get(f'/resource_providers?name={name}').json()[
+                    'resource_providers'
+                ]
+            ]
+
         host.plug_in('8086:4940', at=self.QAT)
         eventually(lambda: offered(cloud))
         before = uuids()
@@ -235,12 +288,21 @@ class TestHotPlug:
         for attribute, text in (('state', 'down'), ('cfg_services', 'dc'), ('state', 'up')):
             card.write(attribute, text)
         cloud.agent().inventory.wake()  # no event tells of it: the timer finds it
-        eventually(lambda: 'CUSTOM_QAT_DC' in cloud.providers().get(
-            f'compute1_{self.QAT}', {'traits': ()})['traits'])
+        eventually(
+            lambda: (
+                'CUSTOM_QAT_DC'
+                in cloud.providers().get(f'compute1_{self.QAT}', {'traits': ()})['traits']
+            )
+        )
 
     def test_a_burst_of_64_virtual_functions_makes_one_round(self, cloud, host):
-        host.plug_in('8086:18a0', at=self.QAT, driver='c4xxx', **{'class': '0b4000'}, sriov={
-            'total': 128, 'offset': 8, 'vf': {'device': '18a1', 'driver': 'c4xxxvf'}})
+        host.plug_in(
+            '8086:18a0',
+            at=self.QAT,
+            driver='c4xxx',
+            **{'class': '0b4000'},
+            sriov={'total': 128, 'offset': 8, 'vf': {'device': '18a1', 'driver': 'c4xxxvf'}},
+        )
         eventually(lambda: offered(cloud) == {f'compute1_{self.QAT}': 1})
         inventory, events, rounds = cloud.agent().inventory, [], []
         # longer than a busy machine lets a thread wait between two events of a burst
@@ -260,10 +322,12 @@ class TestHotPlug:
 def test_where_udev_is_not_to_be_had_the_timer_finds_cards(tmp_path, monkeypatch, capfd):
     def refuse():
         raise ImportError('No library named udev')
+
     monkeypatch.setattr(hotplug.pyudev, 'Context', refuse)
 
     class Container(SimHost):
         monitor = staticmethod(hotplug.UdevMonitor)
+
     cloud = Cloud(tmp_path, more='[agent]\nresync_interval = 1\n')
     cloud.start()
     host = cloud.host(make=Container, drivers=['nvme_driver'])
@@ -278,15 +342,17 @@ class TestNamesThatPlacementRefuses:
     """Of a card that an option gives a trait that there is not, beside a healthy one."""
 
     QAT, CARD = '0000:6b:00.0', '0000:3a:00.0'
-    OPTION = ('[pci]\npassthrough_whitelist = '
-              '{"vendor_id": "1234", "traits": "HW_GPU_API_VULCAN"}\n')
+    OPTION = '[pci]\npassthrough_whitelist = {"vendor_id": "1234", "traits": "HW_GPU_API_VULCAN"}\n'
 
     @pytest.fixture
     def cloud(self, tmp_path):
         cloud = Cloud(tmp_path, more=NO_TIMER + self.OPTION)
         cloud.start()
-        cloud.host(make=SimHost, drivers=['pci_driver', 'intel_qat_driver'], cards=[
-            {'model': '8086:4940', 'at': self.QAT}, {'model': '1234:5678', 'at': self.CARD}])
+        cloud.host(
+            make=SimHost,
+            drivers=['pci_driver', 'intel_qat_driver'],
+            cards=[{'model': '8086:4940', 'at': self.QAT}, {'model': '1234:5678', 'at': self.CARD}],
+        )
         cloud.rest()
         yield cloud
         cloud.stop()
@@ -306,10 +372,12 @@ class TestNamesThatPlacementRefuses:
             if request.body:
                 request.body = request.body.replace('HW_GPU_API_VULCAN', 'HW_GPU_API_VULKAN')
             return send(request, **options)
+
         monkeypatch.setattr(session, 'send', teach)
         cloud.agent().inventory.wake()
-        eventually(lambda: offered(cloud) == {f'compute1_{self.QAT}': 16,
-                                              f'compute1_{self.CARD}': 1})
+        eventually(
+            lambda: offered(cloud) == {f'compute1_{self.QAT}': 16, f'compute1_{self.CARD}': 1}
+        )
         assert not any(device['fault'] for device in cloud.get('/devices')['devices'])
 
 
@@ -320,8 +388,11 @@ class TestDriversThatFail:
     def cloud(self, tmp_path):
         cloud = Cloud(tmp_path, more=NO_TIMER)
         cloud.start()
-        cloud.host(make=SimHost, drivers=['intel_qat_driver', 'nvme_driver'],
-                   cards=[{'model': '8086:4940', 'at': self.QAT}])
+        cloud.host(
+            make=SimHost,
+            drivers=['intel_qat_driver', 'nvme_driver'],
+            cards=[{'model': '8086:4940', 'at': self.QAT}],
+        )
         cloud.rest()
         yield cloud
         cloud.stop()
@@ -330,8 +401,10 @@ class TestDriversThatFail:
         [agent] = cloud.get('/agents')['agents']
         return {each['name']: (each['status'], each['error']) for each in agent['drivers']}
 
-    @pytest.mark.parametrize('way, why', [
-        ('raise', 'ZeroDivisionError'), ('hang', 'did not end within 1 seconds|still hangs')])
+    @pytest.mark.parametrize(
+        'way, why',
+        [('raise', 'ZeroDivisionError'), ('hang', 'did not end within 1 seconds|still hangs')],
+    )
     def test_one_is_told_and_hurts_nobody_else(self, cloud, monkeypatch, way, why):
         gate = threading.Event()
 
@@ -339,16 +412,19 @@ class TestDriversThatFail:
             if way == 'hang':
                 gate.wait(PATIENCE)
             raise ZeroDivisionError
-        [guard] = [each for each in cloud.agent().inventory._guards
-                   if each.name == 'intel_qat_driver']
+
+        [guard] = [
+            each for each in cloud.agent().inventory._guards if each.name == 'intel_qat_driver'
+        ]
         with monkeypatch.context() as patch:
             if way == 'hang':
                 patch.setattr(guard, '_timeout', 1)
             patch.setattr(intel_qat.IntelQatDriver, 'discover', discover)
             cloud.hosts['compute1'].plug_in('144d:a80a', at=self.DISK)
             # its own devices stay as they were, another driver's come
-            eventually(lambda: offered(cloud) == {
-                f'compute1_{self.QAT}': 16, f'compute1_{self.DISK}': 1})
+            eventually(
+                lambda: offered(cloud) == {f'compute1_{self.QAT}': 16, f'compute1_{self.DISK}': 1}
+            )
             status, error = self.states(cloud)['intel_qat_driver']
             assert status == 'failed' and re.search(why, error)
             assert self.states(cloud)['nvme_driver'] == ('ok', None)
@@ -357,6 +433,7 @@ class TestDriversThatFail:
         def is_well():  # once the look that hung has come back
             cloud.agent().inventory.wake()
             return self.states(cloud)['intel_qat_driver'] == ('ok', None)
+
         eventually(is_well)
 
 
@@ -374,20 +451,26 @@ class TestHealth:
 
     @pytest.fixture
     def host(self, cloud):
-        host = cloud.host(make=SimHost, drivers=['intel_qat_driver'],
-                          cards=[{'model': '8086:4940', 'at': self.ADDRESS}])
+        host = cloud.host(
+            make=SimHost,
+            drivers=['intel_qat_driver'],
+            cards=[{'model': '8086:4940', 'at': self.ADDRESS}],
+        )
         cloud.rest()  # else it may see what a test does to the card half done
         return host
 
     def faults(self, cloud):
         with cloud.standalone.db.reader() as session:
-            return [row[0] for row in session.connection().exec_driver_sql(
-                'SELECT fault FROM devices')]
+            return [
+                row[0] for row in session.connection().exec_driver_sql('SELECT fault FROM devices')
+            ]
 
     def handles(self, cloud):
         with cloud.standalone.db.reader() as session:
-            return {row[0] for row in session.connection().exec_driver_sql(
-                'SELECT uuid FROM attach_handles')}
+            return {
+                row[0]
+                for row in session.connection().exec_driver_sql('SELECT uuid FROM attach_handles')
+            }
 
     def test_an_ill_card_is_reserved_and_comes_back_when_it_is_well(self, cloud, host):
         assert offered(cloud) == {self.NAME: 16}
@@ -480,12 +563,15 @@ class TestHealth:
         assert cloud.call('DELETE', path).status_code == 204
 
     def test_parts_of_a_card_that_somebody_holds_whole_wait_for_him(self, cloud):
-        host = cloud.host(make=SimHost, drivers=['intel_qat_driver'],
-                          cards=[{'model': '8086:4940', 'at': self.ADDRESS, 'vfs': 0}])
+        host = cloud.host(
+            make=SimHost,
+            drivers=['intel_qat_driver'],
+            cards=[{'model': '8086:4940', 'at': self.ADDRESS, 'vfs': 0}],
+        )
         self.hold(cloud)
         host.sysfs.write(f'bus/pci/devices/{self.ADDRESS}/sriov_numvfs', '16')
         eventually(lambda: offered(cloud) == {self.NAME: 0})
-        assert 'holds the card whole' in self.faults(cloud)[0]
+        assert 'holds the whole card' in self.faults(cloud)[0]
         self.let_go(cloud)
         eventually(lambda: offered(cloud) == {self.NAME: 16})
         assert self.faults(cloud) == [None]
@@ -496,14 +582,17 @@ class TestHealth:
         card.write('driver_override', 'vfio-pci')
         self.unbind(host)
         host.sysfs.write('bus/pci/drivers_probe', self.ADDRESS)
-        eventually(lambda: 'or parts of it' in (self.faults(cloud)[0] or ''))
+        eventually(lambda: 'or a part of it' in (self.faults(cloud)[0] or ''))
         eventually(lambda: offered(cloud) == {self.NAME: 0})
         self.let_go(cloud)
         eventually(lambda: offered(cloud) == {self.NAME: 1})
 
     def test_a_card_that_goes_whole_may_be_between_drivers(self, cloud):
-        host = cloud.host(make=SimHost, drivers=['intel_qat_driver'],
-                          cards=[{'model': '8086:4940', 'at': self.ADDRESS, 'vfs': 0}])
+        host = cloud.host(
+            make=SimHost,
+            drivers=['intel_qat_driver'],
+            cards=[{'model': '8086:4940', 'at': self.ADDRESS, 'vfs': 0}],
+        )
         cloud.profile('qat', {'resources:CUSTOM_QAT': '1'})
         [arq] = cloud.request('qat')
         assert cloud.bind(arq).status_code == 202
@@ -520,8 +609,7 @@ class TestCosts:
 
     @pytest.fixture
     def cloud(self, tmp_path):
-        cloud = Cloud(tmp_path, more=NO_TIMER
-                      + '[gpu_devices]\nenabled_vgpu_types = nvidia-222\n')
+        cloud = Cloud(tmp_path, more=NO_TIMER + '[gpu_devices]\nenabled_vgpu_types = nvidia-222\n')
         cloud.start()
         yield cloud
         cloud.stop()
@@ -529,23 +617,43 @@ class TestCosts:
     @pytest.fixture
     def counted(self, cloud, monkeypatch):
         """An agent that is about to begin, the calls it makes, and its host."""
-        host = SimHost('compute1', cloud.directory / 'compute1', self.GPUS + self.QATS,
-                       ['nvidia_gpu_driver', 'intel_qat_driver'])
+        host = SimHost(
+            'compute1',
+            cloud.directory / 'compute1',
+            self.GPUS + self.QATS,
+            ['nvidia_gpu_driver', 'intel_qat_driver'],
+        )
         nova.make_compute_node(cloud.standalone.placement, 'compute1')
         standalone = cloud.standalone
-        agent = Agent(standalone.conf, standalone.transport, 'compute1',
-                      Placement(standalone.placement), None, host.sysfs, host.monitor,
-                      host.drivers)
+        agent = Agent(
+            standalone.conf,
+            standalone.transport,
+            'compute1',
+            Placement(standalone.placement),
+            None,
+            host.sysfs,
+            host.monitor,
+            host.drivers,
+        )
         rpc, http = [], []
         conductor = agent.inventory._conductor
         for method in ('report', 'heartbeat'):
             call = getattr(conductor, method)
-            monkeypatch.setattr(conductor, method, lambda *args, call=call, method=method: (
-                rpc.append(method), call(*args))[1])
+            monkeypatch.setattr(
+                conductor,
+                method,
+                lambda *args, call=call, method=method: (rpc.append(method), call(*args))[1],
+            )
         session = standalone.placement.session.session
         send = session.send
-        monkeypatch.setattr(session, 'send', lambda request, **options: (
-            http.append((request.method, request.path_url)), send(request, **options))[1])
+        monkeypatch.setattr(
+            session,
+            'send',
+            lambda request, **options: (
+                http.append((request.method, request.path_url)),
+                send(request, **options),
+            )[1],
+        )
         return agent, rpc, http, host
 
     def test_a_host_costs_a_message_and_few_calls_a_provider_once(self, cloud, counted):

@@ -28,8 +28,17 @@ class Process:
 
     def start(self):
         self._process = subprocess.Popen(
-            [BIN / 'cyborg-standalone', 'run', '--state-dir', self.directory,
-             '--port', str(self.port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            [
+                BIN / 'cyborg-standalone',
+                'run',
+                '--state-dir',
+                self.directory,
+                '--port',
+                str(self.port),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         eventually(self._answers)
 
     def _answers(self):
@@ -64,22 +73,38 @@ def picture(process):
     return {
         'devices': {device['uuid'] for device in process.get('/devices')['devices']},
         'profiles': process.get('/device_profiles')['device_profiles'],
-        'arqs': {arq['uuid']: (arq['instance_uuid'], arq['attach_handle_uuid'])
-                 for arq in process.get('/accelerator_requests')['arqs']},
+        'arqs': {
+            arq['uuid']: (arq['instance_uuid'], arq['attach_handle_uuid'])
+            for arq in process.get('/accelerator_requests')['arqs']
+        },
     }
 
 
 def test_nothing_is_lost_by_a_kill(process):
-    process.send('POST', '/device_profiles', [{'name': 'vgpu', 'groups': [
-        {'resources:VGPU': '1', 'trait:CUSTOM_NVIDIA_1EB8_T4_2Q': 'required'}]}])
-    [arq] = process.send('POST', '/accelerator_requests',
-                         {'device_profile_name': 'vgpu'})['arqs']
+    process.send(
+        'POST',
+        '/device_profiles',
+        [
+            {
+                'name': 'vgpu',
+                'groups': [{'resources:VGPU': '1', 'trait:CUSTOM_NVIDIA_1EB8_T4_2Q': 'required'}],
+            }
+        ],
+    )
+    [arq] = process.send('POST', '/accelerator_requests', {'device_profile_name': 'vgpu'})['arqs']
     deployables = process.get('/deployables')['deployables']
     rp = next(each['rp_uuid'] for each in deployables if each['name'].endswith('3b:00.0'))
-    process.send('PATCH', '/accelerator_requests', {arq['uuid']: [
-        {'op': 'add', 'path': '/hostname', 'value': 'compute1'},
-        {'op': 'add', 'path': '/device_rp_uuid', 'value': rp},
-        {'op': 'add', 'path': '/instance_uuid', 'value': INSTANCE}]})
+    process.send(
+        'PATCH',
+        '/accelerator_requests',
+        {
+            arq['uuid']: [
+                {'op': 'add', 'path': '/hostname', 'value': 'compute1'},
+                {'op': 'add', 'path': '/device_rp_uuid', 'value': rp},
+                {'op': 'add', 'path': '/instance_uuid', 'value': INSTANCE},
+            ]
+        },
+    )
     before = picture(process)
     assert before['arqs'] and before['profiles'] and before['devices']
     process.end(signal.SIGKILL)

@@ -11,7 +11,9 @@ import uuid
 
 import pytest
 
+from cyborg import errors
 from cyborg.accelerator import pci
+from cyborg.conductor.engine import tasks
 from tests.fixtures.agents import Agents
 from tests.fixtures.cloud import PATIENCE, Cloud, eventually
 from tests.fixtures.fpga import ADDRESS, FIRST_FUNCTION, FUNCTION, REGION_TYPE, FpgaHost, gbs
@@ -28,8 +30,11 @@ KEYS = ['bitstream_id', 'bitstream_name', 'function_id', 'function_name']
 
 @pytest.fixture
 def cloud(request, tmp_path):
-    made = Cloud(tmp_path, more='[conductor]\nsweep_interval = 1\n'
-                                '[agent]\nresync_interval = 1\n' + getattr(request, 'param', ''))
+    made = Cloud(
+        tmp_path,
+        more='[conductor]\nsweep_interval = 1\n'
+        '[agent]\nresync_interval = 1\n' + getattr(request, 'param', ''),
+    )
     made.start()
     yield made
     for host in made.hosts.values():
@@ -42,8 +47,11 @@ def cloud(request, tmp_path):
 NO_WAIT = '[api]\nbind_wait = 0\n'
 no_wait = pytest.mark.parametrize('cloud', [NO_WAIT], indirect=True, ids=['no wait'])
 short_of_time = pytest.mark.parametrize(
-    'cloud', [f'{NO_WAIT}[conductor]\nbind_timeout = 1\nprogram_timeout = 1\n'], indirect=True,
-    ids=['2 s'])
+    'cloud',
+    [f'{NO_WAIT}[conductor]\nbind_timeout = 1\nprogram_timeout = 1\n'],
+    indirect=True,
+    ids=['2 s'],
+)
 
 
 @pytest.fixture
@@ -71,14 +79,26 @@ def gzip(cloud, image):
 
 def add_image(cloud, function=FUNCTION, **facts):
     """An image that everybody may use, described as operators describe them."""
-    return cloud.glance.add(gbs(function), **{
-        'name': NAME, 'function_uuid': function, 'function_name': FUNCTION_NAME,
-        'region_uuid': REGION_TYPE, 'visibility': 'public'} | facts)
+    return cloud.glance.add(
+        gbs(function),
+        **{
+            'name': NAME,
+            'function_uuid': function,
+            'function_name': FUNCTION_NAME,
+            'region_uuid': REGION_TYPE,
+            'visibility': 'public',
+        }
+        | facts,
+    )
 
 
 def wanted(key, image):
-    return {'bitstream_id': image, 'bitstream_name': NAME, 'function_id': FUNCTION,
-            'function_name': FUNCTION_NAME}[key]
+    return {
+        'bitstream_id': image,
+        'bitstream_name': NAME,
+        'function_id': FUNCTION,
+        'function_name': FUNCTION_NAME,
+    }[key]
 
 
 def region(cloud, host='compute1'):
@@ -128,8 +148,11 @@ def delete(cloud, arq):
 
 def program(cloud, image):
     """What an operator does."""
-    return cloud.call('PATCH', f'/deployables/{region(cloud)["uuid"]}/program', json=[
-        {'path': '/program', 'op': 'replace', 'value': [{'image_uuid': image}]}])
+    return cloud.call(
+        'PATCH',
+        f'/deployables/{region(cloud)["uuid"]}/program',
+        json=[{'path': '/program', 'op': 'replace', 'value': [{'image_uuid': image}]}],
+    )
 
 
 def statuses(cloud, arq):
@@ -144,7 +167,10 @@ def require_failed(cloud, arq, answer, *sentences):
         assert re.search(sentence, answer.text), answer.text
     failed = shown(cloud, arq)
     assert (failed['state'], failed['instance_uuid'], failed['attach_handle_uuid']) == (
-        'BindFailed', None, None)
+        'BindFailed',
+        None,
+        None,
+    )
     assert failed['attach_handle_info'] == {}
     last = history(cloud, arq)[-1]
     assert last['to_state'] == 'BindFailed'
@@ -174,7 +200,11 @@ def test_a_region_is_programmed_before_its_request_is_bound(cloud, host, image, 
     found = shown(cloud, arq)
     assert (found['state'], found['attach_handle_type']) == ('Bound', 'PCI')
     assert found['attach_handle_info'] == {
-        'domain': '0000', 'bus': '5e', 'device': '00', 'function': '0'}
+        'domain': '0000',
+        'bus': '5e',
+        'device': '00',
+        'function': '0',
+    }
     assert len(host.loaded) == 1
     shape = region(cloud)
     assert (shape['bitstream_id'], shape['program_error']) == (image, None)
@@ -314,6 +344,7 @@ def test_requests_that_are_bound_at_once_have_one_winner(cloud, host, image, gzi
     def race(arq):
         start.wait()
         return cloud.bind(arq, rp=rp).status_code
+
     answers = [end() for end in [in_thread(race, arq) for arq in arqs]]
     assert sorted(answers) == [202] + [409] * (TOGETHER - 1)
     winner = arqs[answers.index(202)]
@@ -380,7 +411,8 @@ REFUSED = {
 
 @pytest.mark.parametrize('facts, sentence', REFUSED.values(), ids=REFUSED)
 def test_an_image_that_cannot_be_trusted_never_reaches_the_card(
-        cloud, host, image, gzip, facts, sentence):
+    cloud, host, image, gzip, facts, sentence
+):
     delete(cloud, bound(cloud, gzip))
     bad = add_image(cloud, FIRST_FUNCTION, **facts)
     cloud.profile('bad', FPGA | {'accel:bitstream_id': bad})
@@ -390,9 +422,15 @@ def test_an_image_that_cannot_be_trusted_never_reaches_the_card(
     assert (len(host.loaded), region(cloud)['bitstream_id']) == (1, image)
 
 
-@pytest.mark.parametrize('key, value', [
-    ('bitstream_id', UNKNOWN), ('bitstream_name', 'none.gbs'),
-    ('function_id', UNKNOWN), ('function_name', 'none')])
+@pytest.mark.parametrize(
+    'key, value',
+    [
+        ('bitstream_id', UNKNOWN),
+        ('bitstream_name', 'none.gbs'),
+        ('function_id', UNKNOWN),
+        ('function_name', 'none'),
+    ],
+)
 def test_a_bind_fails_if_there_is_no_image(cloud, host, image, key, value):
     cloud.profile('none', FPGA | {f'accel:{key}': value})
     arq, answer = bind(cloud, 'none')
@@ -414,9 +452,11 @@ def test_a_bind_fails_if_several_images_could_be_meant(cloud, host, image, key):
 
 
 @pytest.mark.parametrize('key', KEYS[1:])
-@pytest.mark.parametrize('facts', [
-    {'region_uuid': UNKNOWN}, {'vendor': '10ee'},
-    {'visibility': 'private', 'owner': 'other'}], ids=['region', 'vendor', 'project'])
+@pytest.mark.parametrize(
+    'facts',
+    [{'region_uuid': UNKNOWN}, {'vendor': '10ee'}, {'visibility': 'private', 'owner': 'other'}],
+    ids=['region', 'vendor', 'project'],
+)
 def test_images_that_do_not_fit_are_not_meant(cloud, host, image, key, facts):
     add_image(cloud, **facts)
     cloud.profile('gzip', FPGA | {f'accel:{key}': wanted(key, image)})
@@ -446,10 +486,15 @@ def test_an_image_of_another_project_is_not_loaded(cloud, host, key):
     assert host.loaded == []
 
 
-@pytest.mark.parametrize('facts, members', [
-    ({'visibility': 'private', 'owner': 'noauth'}, {}),
-    ({'visibility': 'shared', 'owner': 'other'}, {'noauth': 'accepted'}),
-    ({'visibility': 'community', 'owner': 'other'}, {})], ids=['own', 'shared', 'community'])
+@pytest.mark.parametrize(
+    'facts, members',
+    [
+        ({'visibility': 'private', 'owner': 'noauth'}, {}),
+        ({'visibility': 'shared', 'owner': 'other'}, {'noauth': 'accepted'}),
+        ({'visibility': 'community', 'owner': 'other'}, {}),
+    ],
+    ids=['own', 'shared', 'community'],
+)
 def test_an_image_that_the_project_of_the_request_sees_is_loaded(cloud, host, facts, members):
     image = add_image(cloud, **facts)
     cloud.glance.members[image] = members
@@ -461,8 +506,10 @@ def test_an_image_that_the_project_of_the_request_sees_is_loaded(cloud, host, fa
 @pytest.fixture
 def as_project(cloud):
     """Speak for another project from now on."""
+
     def change(name):
         cloud.session.headers['X-Auth-Token'] = f'somebody:{name}'
+
     return change
 
 
@@ -515,7 +562,8 @@ def test_a_request_that_is_deleted_leaves_nothing_behind(cloud, host, image, gzi
 
 @no_wait
 def test_a_region_whose_request_is_deleted_is_not_given_out_half_programmed(
-        cloud, host, image, gzip):
+    cloud, host, image, gzip
+):
     other = add_image(cloud, FIRST_FUNCTION)
     cloud.profile('other', FPGA | {'accel:bitstream_id': other})
     host.goes_on.clear()
@@ -544,6 +592,84 @@ def test_a_request_that_fetches_its_image_can_be_unbound(cloud, host, image, gzi
     assert region(cloud)['bitstream_id'] == image
 
 
+# -- a Glance that fails, a card that goes ----------------------------------------------------
+
+
+def fail_glance(cloud, how):
+    if how == 'breaks off':
+        cloud.glance.breaks_off = True
+    else:
+        cloud.glance.refuses = how
+
+
+def mend_glance(cloud):
+    cloud.glance.refuses, cloud.glance.breaks_off = None, False
+
+
+def left_on_host(cloud):
+    """What the fetching of images has left behind."""
+    return [path for path in cloud.directory.rglob('*bitstream-*') if path.is_file()]
+
+
+@pytest.mark.parametrize('how', [401, 404, 503, 'breaks off'])
+def test_a_bind_is_done_or_failed_when_glance_fails(cloud, host, image, gzip, how):
+    fail_glance(cloud, how)
+    [arq] = cloud.request(gzip)
+    answer = in_thread(cloud.bind, arq)
+    eventually(lambda: cloud.glance.requests)
+    mend_glance(cloud)
+    if how == 404:  # there is no such image: this does not get better
+        require_failed(cloud, arq, answer(), image)
+    else:
+        assert answer().status_code in (202, 409)
+        eventually(lambda: shown(cloud, arq)['state'] in ('Bound', 'BindFailed'))
+        if shown(cloud, arq)['state'] == 'BindFailed':
+            assert 'Glance' in history(cloud, arq)[-1]['reason']
+            require_free(cloud)
+        else:
+            assert region(cloud)['bitstream_id'] == image
+    assert left_on_host(cloud) == []
+
+
+@short_of_time
+@pytest.mark.parametrize('how', [401, 503, 'breaks off'])
+def test_a_bind_whose_glance_does_not_recover_fails_in_its_words(cloud, host, image, gzip, how):
+    fail_glance(cloud, how)
+    arq, _ = bind(cloud, gzip)
+    eventually(lambda: shown(cloud, arq)['state'] == 'BindFailed')
+    assert 'Glance' in history(cloud, arq)[-1]['reason']
+    eventually(lambda: statuses(cloud, arq) == ['failed'])
+    require_free(cloud)  # the host has given up by then
+    mend_glance(cloud)
+    assert (host.loaded, left_on_host(cloud)) == ([], [])
+
+
+@no_wait
+@pytest.mark.parametrize('step', ['fetching', 'loading'])
+def test_a_card_that_is_pulled_while_it_is_programmed_leaves_nothing_stuck(
+    cloud, host, image, gzip, step
+):
+    waiting = {'fetching': cloud.glance.goes_on, 'loading': host.goes_on}[step]
+    waiting.clear()
+    arq, _ = bind(cloud, gzip)
+    if step == 'loading':
+        assert host.is_loading.wait(PATIENCE)
+    else:
+        eventually(lambda: any(path.endswith('/file') for path, _ in cloud.glance.requests))
+    host.pull_out(ADDRESS)
+    eventually(lambda: cloud.get('/devices')['devices'][0]['is_missing'])
+    host.is_broken = True  # the tool does not find the card
+    waiting.set()
+    eventually(lambda: shown(cloud, arq)['state'] == 'BindFailed')
+    eventually(lambda: cloud.get('/devices')['devices'] == [])
+    eventually(lambda: statuses(cloud, arq) == ['failed'])
+    host.is_broken = False
+    host.plug_in('8086:09c4', at=ADDRESS)
+    eventually(lambda: cloud.get('/devices')['devices'])
+    require_free(cloud)
+    assert left_on_host(cloud) == []
+
+
 # -- agents that go meanwhile ----------------------------------------------------------------
 
 
@@ -551,7 +677,8 @@ def test_a_request_that_fetches_its_image_can_be_unbound(cloud, host, image, gzi
 @pytest.mark.parametrize('way', ['stop', 'kill'])
 @pytest.mark.parametrize('is_broken', [False, True], ids=['finishes', 'fails'])
 def test_an_agent_that_is_restarted_leaves_nothing_stuck(
-        cloud, agents, host, image, gzip, way, is_broken):
+    cloud, agents, host, image, gzip, way, is_broken
+):
     rp = cloud.rp()
     host.goes_on.clear()
     arq, answer = bind(cloud, gzip, rp=rp)
@@ -578,8 +705,7 @@ def test_an_agent_that_is_restarted_leaves_nothing_stuck(
 
 
 @no_wait
-def test_an_agent_that_was_killed_programs_what_it_left_undone(
-        cloud, agents, host, image, gzip):
+def test_an_agent_that_was_killed_programs_what_it_left_undone(cloud, agents, host, image, gzip):
     host.goes_on.clear()
     arq, _ = bind(cloud, gzip)
     assert host.is_loading.wait(PATIENCE)
@@ -599,7 +725,8 @@ def test_an_agent_that_was_killed_programs_what_it_left_undone(
 
 @no_wait
 def test_a_bind_to_a_host_whose_agent_is_away_is_done_when_it_is_back(
-        cloud, agents, host, image, gzip):
+    cloud, agents, host, image, gzip
+):
     rp = cloud.rp()
     agents.stop()()
     arq, answer = bind(cloud, gzip, rp=rp)
@@ -623,7 +750,8 @@ def test_a_restart_of_the_agent_alone_loads_nothing(cloud, agents, host, image, 
 
 
 def test_after_a_reboot_a_bound_region_is_programmed_before_it_is_bound_again(
-        cloud, agents, host, image, gzip):
+    cloud, agents, host, image, gzip
+):
     arq = bound(cloud, gzip)
     before = shown(cloud, arq)
     eventually(lambda: trait(FUNCTION) in published(cloud)['traits'])
@@ -640,12 +768,90 @@ def test_after_a_reboot_a_bound_region_is_programmed_before_it_is_bound_again(
     assert shown(cloud, arq)['attach_handle_info'] == before['attach_handle_info']
     host.goes_on.set()
     eventually(lambda: shown(cloud, arq)['state'] == 'Bound')
-    assert [step['to_state'] for step in history(cloud, arq)
-            if step['from_state'] != step['to_state']][-3:] == ['Bound', 'Provisioning', 'Bound']
+    assert [
+        step['to_state'] for step in history(cloud, arq) if step['from_state'] != step['to_state']
+    ][-3:] == ['Bound', 'Provisioning', 'Bound']
     assert len(host.loaded) == 2
     eventually(lambda: region(cloud)['bitstream_id'] == image)
     eventually(lambda: trait(FUNCTION) in published(cloud)['traits'])
     eventually(lambda: statuses(cloud, arq) == ['completed'] * 2)
+
+
+def test_a_card_that_was_pulled_is_programmed_when_it_is_back(cloud, host, image, gzip):
+    arq = bound(cloud, gzip)
+    before = shown(cloud, arq)
+    eventually(lambda: trait(FUNCTION) in published(cloud)['traits'])
+    # when its card is pulled and put in again, while the agent runs
+    host.pull_out(ADDRESS)
+    eventually(lambda: not is_free(cloud) or 'FPGA' not in published(cloud)['inventories'])
+    host.is_loading.clear()
+    host.goes_on.clear()
+    host.plug_in('8086:09c4', at=ADDRESS)
+    # then its request is not bound until it is programmed again
+    eventually(lambda: shown(cloud, arq)['state'] == 'Provisioning')
+    assert host.is_loading.wait(PATIENCE)
+    host.goes_on.set()
+    eventually(lambda: shown(cloud, arq)['state'] == 'Bound')
+    assert shown(cloud, arq)['attach_handle_info'] == before['attach_handle_info']
+    assert (len(host.loaded), region(cloud)['bitstream_id']) == (2, image)
+
+
+def test_a_disabled_card_gets_back_what_its_server_had(cloud, agents, host, image, gzip):
+    arq = bound(cloud, gzip)
+    eventually(lambda: trait(FUNCTION) in published(cloud)['traits'])
+    device = region(cloud)['device_uuid']
+    assert cloud.call('POST', f'/devices/{device}/disable').status_code == 204
+    agents.stop()()
+    host.reboot()
+    agents.start()
+    eventually(lambda: len(host.loaded) == 2)
+    eventually(lambda: shown(cloud, arq)['state'] == 'Bound')
+    assert region(cloud)['bitstream_id'] == image
+
+
+def test_a_region_that_cannot_be_programmed_again_holds_up_nothing_else(
+    cloud, agents, host, image, gzip, monkeypatch
+):
+    arq = bound(cloud, gzip)
+    eventually(lambda: trait(FUNCTION) in published(cloud)['traits'])
+    agents.stop()()
+    host.reboot()
+    # given a part of the region that is withheld for another reason
+    is_refused = threading.Event()
+    withhold = tasks._withhold_free_parts
+
+    def refuse(unit, part, holders):
+        if not is_refused.is_set():
+            is_refused.set()
+            raise errors.CannotProgram(uuid=part.uuid, why='a part of it is quarantined.')
+        withhold(unit, part, holders)
+
+    monkeypatch.setattr(tasks, '_withhold_free_parts', refuse)
+    agents.start()
+    assert is_refused.wait(PATIENCE)
+    # then the report of its host is taken, and the next one has the image loaded
+    eventually(lambda: shown(cloud, arq)['state'] in ('Provisioning', 'Bound'))
+    host.plug_in('8086:09c4', at='0000:af:00.0')
+    eventually(lambda: len(cloud.get('/devices')['devices']) == 2)
+    eventually(lambda: shown(cloud, arq)['state'] == 'Bound' and len(host.loaded) == 2)
+    assert region(cloud)['bitstream_id'] == image
+
+
+def test_after_a_reboot_a_request_has_the_image_that_an_operator_loaded(cloud, agents, host, image):
+    assert program(cloud, image).status_code == 200
+    eventually(lambda: trait(FUNCTION) in published(cloud)['traits'])
+    cloud.profile('function', {'resources:FPGA': '1', f'trait:{trait(FUNCTION)}': 'required'})
+    arq = bound(cloud, 'function')
+    agents.stop()()
+    host.reboot()
+    host.is_loading.clear()
+    host.goes_on.clear()
+    agents.start()
+    assert host.is_loading.wait(PATIENCE)
+    assert shown(cloud, arq)['state'] == 'Provisioning'
+    host.goes_on.set()
+    eventually(lambda: shown(cloud, arq)['state'] == 'Bound')
+    assert (len(host.loaded), region(cloud)['bitstream_id']) == (2, image)
 
 
 def test_a_region_that_nobody_has_is_left_as_the_reboot_left_it(cloud, agents, host, image, gzip):
@@ -660,7 +866,8 @@ def test_a_region_that_nobody_has_is_left_as_the_reboot_left_it(cloud, agents, h
 
 
 def test_an_image_that_cannot_be_had_after_a_reboot_is_loaded_when_it_can(
-        cloud, agents, host, image, gzip):
+    cloud, agents, host, image, gzip
+):
     arq = bound(cloud, gzip)
     eventually(lambda: FUNCTION in region(cloud)['attributes_list'])
     agents.stop()()
@@ -676,7 +883,8 @@ def test_an_image_that_cannot_be_had_after_a_reboot_is_loaded_when_it_can(
 
 
 def test_a_request_can_be_deleted_while_its_region_is_programmed_again(
-        cloud, agents, host, image, gzip):
+    cloud, agents, host, image, gzip
+):
     arq = bound(cloud, gzip)
     agents.stop()()
     host.reboot()
@@ -766,9 +974,9 @@ def attached_by_nova(arqs):
 
 @pytest.mark.parametrize('target', ['host', 'none'])
 def test_what_is_for_no_guest_is_programmed_and_held_and_nova_leaves_it_alone(
-        cloud, host, image, target):
-    cloud.profile('offload', FPGA | {'accel:attach_target': target,
-                                     'accel:bitstream_id': image})
+    cloud, host, image, target
+):
+    cloud.profile('offload', FPGA | {'accel:attach_target': target, 'accel:bitstream_id': image})
     server = Server(cloud, 'offload')
     server.create('compute1')
     # Nova reads the requests at 2.0, and starts the guest without it
@@ -778,7 +986,11 @@ def test_what_is_for_no_guest_is_programmed_and_held_and_nova_leaves_it_alone(
     # a type that every client knows, and where it is, for who uses it on the host
     assert found['attach_handle_type'] == 'TEST_PCI'
     assert found['attach_handle_info'] == {
-        'domain': '0000', 'bus': '5e', 'device': '00', 'function': '0'}
+        'domain': '0000',
+        'bus': '5e',
+        'device': '00',
+        'function': '0',
+    }
     assert found['attach_handle_uuid']
     assert (len(host.loaded), region(cloud)['bitstream_id']) == (1, image)
     # nobody else gets it
@@ -853,7 +1065,8 @@ def test_a_server_whose_programming_fails_leaves_nothing_behind(cloud, host, ima
 
 
 def test_a_server_that_is_unshelved_elsewhere_finds_its_function_there(
-        cloud, host, second_host, image, gzip):
+    cloud, host, second_host, image, gzip
+):
     server = Server(cloud, gzip)
     server.create('compute1')
     server.shelve()
@@ -865,7 +1078,8 @@ def test_a_server_that_is_unshelved_elsewhere_finds_its_function_there(
 
 
 def test_a_server_that_is_evacuated_finds_its_function_there(
-        cloud, agents, host, second_host, image, gzip):
+    cloud, agents, host, second_host, image, gzip
+):
     server = Server(cloud, gzip)
     server.create('compute1')
     agents.stop('compute1')()

@@ -26,42 +26,71 @@ def cloud(tmp_path):
 
 
 def gbs(*functions):
-    description = json.dumps({'version': 1, 'afu-image': {
-        'interface-uuid': TYPE, 'accelerator-clusters': [
-            {'accelerator-type-uuid': each} for each in functions]}}).encode()
-    return (b'XeonFPGA\xb7GBSv001' + len(description).to_bytes(4, 'little') + description
-            + b'bits' * 100)
+    description = json.dumps(
+        {
+            'version': 1,
+            'afu-image': {
+                'interface-uuid': TYPE,
+                'accelerator-clusters': [{'accelerator-type-uuid': each} for each in functions],
+            },
+        }
+    ).encode()
+    return (
+        b'XeonFPGA\xb7GBSv001'
+        + len(description).to_bytes(4, 'little')
+        + description
+        + b'bits' * 100
+    )
 
 
 def program(cloud, name, image):
     [found] = cloud.get(f'/deployables?name={name}')['deployables']
-    return cloud.call('PATCH', f'/deployables/{found["uuid"]}/program', json=[
-        {'path': '/program', 'op': 'replace', 'value': [{'image_uuid': image}]}])
+    return cloud.call(
+        'PATCH',
+        f'/deployables/{found["uuid"]}/program',
+        json=[{'path': '/program', 'op': 'replace', 'value': [{'image_uuid': image}]}],
+    )
 
 
 def units(cloud):
     """Provider -> how many there are to be had."""
-    return {name: provider['inventories']['FPGA']['total']
-            for name, provider in cloud.providers().items()
-            if 'FPGA' in provider['inventories']}
+    return {
+        name: provider['inventories']['FPGA']['total']
+        for name, provider in cloud.providers().items()
+        if 'FPGA' in provider['inventories']
+    }
 
 
 class TestSharedRegion:
     @pytest.fixture(autouse=True)
     def host(self, cloud):
-        card = {'model': '8086:bcce', 'at': ADDRESS, 'dfl': FACTS, 'sriov': {
-            'total': 2, 'enabled': 2, 'offset': 1,
-            'vf': {'device': 'bccf', 'driver': 'dfl-pci', 'dfl': FACTS}}}
-        return cloud.host(make=functools.partial(
-            SimHost, cards=[card], drivers=['intel_fpga_driver']))
+        card = {
+            'model': '8086:bcce',
+            'at': ADDRESS,
+            'dfl': FACTS,
+            'sriov': {
+                'total': 2,
+                'enabled': 2,
+                'offset': 1,
+                'vf': {'device': 'bccf', 'driver': 'dfl-pci', 'dfl': FACTS},
+            },
+        }
+        return cloud.host(
+            make=functools.partial(SimHost, cards=[card], drivers=['intel_fpga_driver'])
+        )
 
     def test_what_is_in_a_region_is_scheduled_by_what_it_does(self, cloud):
         eventually(lambda: units(cloud) == {f'{REGION}_{FIRST}': 1, f'{REGION}_{SECOND}': 1})
-        cloud.profile('second', {
-            'resources:FPGA': '1', 'trait:CUSTOM_FPGA_INTEL_FUNCTION_'
-            + SECOND.upper().replace('-', '_'): 'required'})
-        [provider] = [each['uuid'] for name, each in cloud.providers().items()
-                      if name.endswith(SECOND)]
+        cloud.profile(
+            'second',
+            {
+                'resources:FPGA': '1',
+                'trait:CUSTOM_FPGA_INTEL_FUNCTION_' + SECOND.upper().replace('-', '_'): 'required',
+            },
+        )
+        [provider] = [
+            each['uuid'] for name, each in cloud.providers().items() if name.endswith(SECOND)
+        ]
         # who has a part of a region keeps others from programming all of it
         assert cloud.bind(cloud.request('second'), rp=provider).status_code == 202
         answer = program(cloud, REGION, cloud.glance.add(gbs(THIRD)))
@@ -76,8 +105,11 @@ class TestSharedRegion:
 
 
 def test_a_card_without_a_shell_is_seen_and_not_offered(cloud):
-    cloud.host(make=functools.partial(
-        SimHost, cards=[{'model': '10ee:d000', 'at': ADDRESS}], drivers=['xilinx_fpga_driver']))
+    cloud.host(
+        make=functools.partial(
+            SimHost, cards=[{'model': '10ee:d000', 'at': ADDRESS}], drivers=['xilinx_fpga_driver']
+        )
+    )
     [found] = cloud.get(f'/deployables?name={CARD}')['deployables']
     assert (found['num_accelerators'], found['is_programmable']) == (0, False)
     [device] = cloud.get('/devices')['devices']
@@ -86,9 +118,16 @@ def test_a_card_without_a_shell_is_seen_and_not_offered(cloud):
 
 
 def test_an_alveo_card_is_programmed(cloud):
-    cloud.host(make=functools.partial(
-        SimHost, drivers=['xilinx_fpga_driver'], cards=[
-            {'model': '10ee:5000', 'at': ADDRESS}, {'model': '10ee:5001', 'at': '0000:5e:00.1'}]))
+    cloud.host(
+        make=functools.partial(
+            SimHost,
+            drivers=['xilinx_fpga_driver'],
+            cards=[
+                {'model': '10ee:5000', 'at': ADDRESS},
+                {'model': '10ee:5001', 'at': '0000:5e:00.1'},
+            ],
+        )
+    )
     region = 'compute1_0000:5e:00.1_region0'
     header = bytearray(456)
     header[:8], header[304:312] = b'xclbin2\0', (556).to_bytes(8, 'little')

@@ -10,6 +10,7 @@ import pathlib
 import random
 import subprocess
 import sys
+import uuid
 
 import jsonschema
 import pytest
@@ -17,6 +18,8 @@ import pytest
 from cyborg.api import microversions, openapi
 from cyborg.api.controllers import root
 from cyborg.cmd.api import Server
+from tests.fixtures import cleaning
+from tests.fixtures.cloud import eventually
 from tests.fixtures.fpga import FpgaHost, gbs
 from tests.fixtures.persons import Person, trusting_cloud
 
@@ -26,9 +29,17 @@ EXAMPLES = os.environ.get('CYBORG_FUZZ_EXAMPLES')
 SEED = os.environ.get('CYBORG_FUZZ_SEED', '1')
 #: with a number of examples all versions are tried
 VERSIONS = [str(version) for version in microversions.HISTORY]
-CHECKS = ('not_a_server_error', 'status_code_conformance', 'content_type_conformance',
-          'response_headers_conformance', 'response_schema_conformance', 'unsupported_method',
-          'allow_header_conformance', 'negative_data_rejection', 'says_nothing_internal')
+CHECKS = (
+    'not_a_server_error',
+    'status_code_conformance',
+    'content_type_conformance',
+    'response_headers_conformance',
+    'response_schema_conformance',
+    'unsupported_method',
+    'allow_header_conformance',
+    'negative_data_rejection',
+    'says_nothing_internal',
+)
 #: How what breaks the schema may be refused; a body that is too large is, before it is read.
 SETTINGS = """\
 [checks.negative_data_rejection]
@@ -38,12 +49,54 @@ expected-statuses = [400, 401, 403, 404, 405, 406, 409, 413, 415, 422]
 
 @pytest.fixture(scope='module')
 def cloud(tmp_path_factory):
-    made = trusting_cloud(tmp_path_factory.mktemp('cloud'))
+    more = f'{cleaning.SETTINGS}[cleaning]\ndriver_levels = pci_driver:reset\n'
+    made = trusting_cloud(tmp_path_factory.mktemp('cloud'), more=more)
     made.start()
     made.host('compute1')
     made.host('compute2', make=FpgaHost)
+    made.host('compute3', make=cleaning.CleanedHost).is_broken = True
     yield made
     made.stop()
+
+
+def quarantined(cloud):
+    """The record of a handle that could not be cleaned, nor can be."""
+    nova = Person(cloud, 'admin', vouched=True)
+    card, *_ = nova.get('/deployables?hostname=compute3')['deployables']
+    group = {'resources:CUSTOM_PCI': '1'}
+    nova.call('POST', '/device_profiles', json=[{'name': 'card', 'groups': [group]}])
+    made = nova.call('POST', '/accelerator_requests', json={'device_profile_name': 'card'})
+    [arq] = made.json()['arqs']
+    values = {
+        'hostname': 'compute3',
+        'device_rp_uuid': card['rp_uuid'],
+        'instance_uuid': str(uuid.uuid4()),
+    }
+    patch = [{'op': 'add', 'path': f'/{name}', 'value': value} for name, value in values.items()]
+    bound = nova.call('PATCH', '/accelerator_requests', json={arq['uuid']: patch})
+    assert bound.status_code == 202, bound.text
+    nova.call('DELETE', f'/accelerator_requests?instance={values["instance_uuid"]}')
+    path = f'/devices/{card["device_uuid"]}/handbacks?result=quarantined'
+    return eventually(lambda: nova.get(path)['handbacks'])[0]
+
+
+@pytest.fixture(scope='module')
+def targets(cloud):
+    """Uuids that requests can name. They are found once: later the devices may be disabled."""
+    admin = Person(cloud, 'admin')
+    fake, _, region = (
+        part
+        for host in ('compute1', 'compute2')
+        for part in admin.get(f'/deployables?hostname={host}')['deployables']
+    )
+    record = quarantined(cloud)
+    return {
+        'CYBORG_FUZZ_PROVIDER': fake['rp_uuid'],
+        'CYBORG_FUZZ_DEPLOYABLE': region['uuid'],
+        'CYBORG_FUZZ_IMAGE': cloud.glance.add(gbs()),
+        'CYBORG_FUZZ_DEVICE': record['device_uuid'],
+        'CYBORG_FUZZ_HANDLE': record['attach_handle_uuid'],
+    }
 
 
 @pytest.fixture(scope='module')
@@ -56,24 +109,46 @@ def server(cloud):
 
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize('version', VERSIONS if EXAMPLES else VERSIONS[-1:])
-def test_no_request_is_answered_in_a_way_that_is_not_described(
-        cloud, server, version, tmp_path):
-    admin = Person(cloud, 'admin')
-    fake, _, region = admin.get('/deployables')['deployables']
+def test_no_request_is_answered_in_a_way_that_is_not_described(server, targets, version, tmp_path):
     environ = os.environ | {
-        'SCHEMATHESIS_HOOKS': 'tests.fixtures.fuzzing', 'PYTHONPATH': str(ROOT),
-        'CYBORG_FUZZ_URL': server.url, 'CYBORG_FUZZ_PROVIDER': fake['rp_uuid'],
-        'CYBORG_FUZZ_DEPLOYABLE': region['uuid'], 'CYBORG_FUZZ_IMAGE': cloud.glance.add(gbs()),
-        'CYBORG_FUZZ_SEED': SEED}
+        **targets,
+        'SCHEMATHESIS_HOOKS': 'tests.fixtures.fuzzing',
+        'PYTHONPATH': str(ROOT),
+        'CYBORG_FUZZ_URL': server.url,
+        'CYBORG_FUZZ_SEED': SEED,
+    }
     (tmp_path / 'schemathesis.toml').write_text(SETTINGS)
     run = subprocess.run(
-        [BIN / 'schemathesis', 'run', f'{server.url}/v2/openapi.json', '--no-color',
-         '-H', f'OpenStack-API-Version: accelerator {version}', '--seed', SEED,
-         '--checks', ','.join(CHECKS), '--warnings', 'off', '--generation-database', 'none',
-         '--max-examples', EXAMPLES or '3', '--phases', 'examples,coverage,fuzzing,stateful',
-         # how fast is not asked
-         '--request-timeout', '600', '--suppress-health-check', 'too_slow'],
-        cwd=tmp_path, env=environ, text=True, capture_output=True)
+        [
+            BIN / 'schemathesis',
+            'run',
+            f'{server.url}/v2/openapi.json',
+            '--no-color',
+            '-H',
+            f'OpenStack-API-Version: accelerator {version}',
+            '--seed',
+            SEED,
+            '--checks',
+            ','.join(CHECKS),
+            '--warnings',
+            'off',
+            '--generation-database',
+            'none',
+            '--max-examples',
+            EXAMPLES or '3',
+            '--phases',
+            'examples,coverage,fuzzing,stateful',
+            # how fast is not asked
+            '--request-timeout',
+            '600',
+            '--suppress-health-check',
+            'too_slow',
+        ],
+        cwd=tmp_path,
+        env=environ,
+        text=True,
+        capture_output=True,
+    )
     assert run.returncode == 0, run.stdout + run.stderr
 
 
@@ -83,8 +158,10 @@ def test_what_was_stored_meanwhile_can_be_read(cloud):
         for noun in root.COLLECTIONS:
             if f'/v2/{noun.path}' not in document['paths']:
                 continue
-            shown = Person(cloud, 'admin').get(f'/{noun.path}', version=str(version))
+            query = '?hostname=compute1' if noun.path == 'topology' else ''
+            shown = Person(cloud, 'admin').get(f'/{noun.path}{query}', version=str(version))
             validator = jsonschema.Draft202012Validator(
-                document | {'$ref': f'#/components/schemas/{noun.name}'})
+                document | {'$ref': f'#/components/schemas/{noun.item.__name__}'}
+            )
             for item in random.Random(1).sample(shown[noun.key], min(20, len(shown[noun.key]))):
                 validator.validate(item)

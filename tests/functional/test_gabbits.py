@@ -15,10 +15,15 @@ GABBITS = pathlib.Path(__file__).parents[1] / 'gabbits'
 
 def suite(name, application):
     """All tests of one file, in their order."""
-    every = driver.build_tests(str(GABBITS), unittest.TestLoader(), test_loader_name='gabbits',
-                               intercept=lambda: application)
-    return next(each for each in every
-                if next(iter(each)).__class__.__name__.startswith(f'{name}_'))
+    every = driver.build_tests(
+        str(GABBITS),
+        unittest.TestLoader(),
+        test_loader_name='gabbits',
+        intercept=lambda: application,
+    )
+    return next(
+        each for each in every if next(iter(each)).__class__.__name__.startswith(f'{name}_')
+    )
 
 
 @pytest.mark.parametrize('name', sorted(path.stem for path in GABBITS.glob('*.yaml')))

@@ -9,17 +9,19 @@ from oslo_config import cfg
 
 from cyborg import conf as options
 from cyborg import errors
-from cyborg.agent.bitstreams import Bitstreams, Wanted
+from cyborg.agent.bitstreams import Bitstreams, WantedImage
 from cyborg.clients.glance import Glance
 from tests.fixtures.cloud import eventually
 from tests.fixtures.commands import Commands, Failed
 from tests.fixtures.fpga import FIRST_FUNCTION, FUNCTION, REGION_TYPE, FpgaHost, gbs
 from tests.fixtures.identity import PEOPLE, REGION, Served, forget_options
 
-pytestmark = [pytest.mark.keystone,
-              # the SDK warns of what it does itself
-              pytest.mark.filterwarnings('ignore::PendingDeprecationWarning'),
-              pytest.mark.filterwarnings('ignore::ResourceWarning')]
+pytestmark = [
+    pytest.mark.keystone,
+    # the SDK warns of what it does itself
+    pytest.mark.filterwarnings('ignore::PendingDeprecationWarning'),
+    pytest.mark.filterwarnings('ignore::ResourceWarning'),
+]
 
 SETTINGS = """\
 [glance]
@@ -36,10 +38,18 @@ region_name = {region}
 
 @pytest.fixture(scope='module')
 def cloud(identity, glance, tmp_path_factory):
-    made = identity.cloud(tmp_path_factory.mktemp('cloud'), SETTINGS.format(
-        region=REGION, **{'url': identity.url} | {
-            name: value for name, value in identity.credentials('admin').items()
-            if name in ('username', 'password')}))
+    made = identity.cloud(
+        tmp_path_factory.mktemp('cloud'),
+        SETTINGS.format(
+            region=REGION,
+            **{'url': identity.url}
+            | {
+                name: value
+                for name, value in identity.credentials('admin').items()
+                if name in ('username', 'password')
+            },
+        ),
+    )
     made.start()
     made.host(make=FpgaHost)
     with Served(made, identity):
@@ -59,8 +69,14 @@ def admin(cloud, identity):
 def upload(admin):
     def upload(data, **properties):
         return admin.image.create_image(
-            f'bits-{uuid.uuid4()}', data=data, container_format='bare', disk_format='raw',
-            validate_checksum=False, **properties)
+            f'bits-{uuid.uuid4()}',
+            data=data,
+            container_format='bare',
+            disk_format='raw',
+            validate_checksum=False,
+            **properties,
+        )
+
     return upload
 
 
@@ -70,8 +86,9 @@ def region(admin):
 
 
 def program(admin, region, image):
-    return admin.accelerator.patch_deployable(region.id, [
-        {'path': '/program', 'op': 'replace', 'value': [{'image_uuid': image.id}]}])
+    return admin.accelerator.patch_deployable(
+        region.id, [{'path': '/program', 'op': 'replace', 'value': [{'image_uuid': image.id}]}]
+    )
 
 
 def shown(admin, region):
@@ -106,9 +123,15 @@ def agent(identity, glance, tmp_path):
 
     def make(name='admin', more='', **options_of_agent):
         login = identity.credentials(name)
-        (tmp_path / 'cyborg.conf').write_text(SETTINGS.format(
-            url=identity.url, region=REGION, username=login['username'],
-            password=login['password']).replace('admins', PEOPLE[name][1]) + more)
+        (tmp_path / 'cyborg.conf').write_text(
+            SETTINGS.format(
+                url=identity.url,
+                region=REGION,
+                username=login['username'],
+                password=login['password'],
+            ).replace('admins', PEOPLE[name][1])
+            + more
+        )
         conf = cfg.ConfigOpts()
         options.register(conf)
         conf(['--config-file', str(tmp_path / 'cyborg.conf')])
@@ -116,6 +139,7 @@ def agent(identity, glance, tmp_path):
         for option, value in options_of_agent.items():
             conf.set_override(option, value, 'agent')
         return Bitstreams(conf, 'compute1', Glance.connect(conf))
+
     return make
 
 
@@ -127,22 +151,35 @@ def member(identity, glance):
 
 
 def fetched(bitstreams, project=None, region_types=(), **image):
-    with bitstreams.fetched(Wanted(image, region_types=region_types,
-                                   project_id=project)) as found:
+    with bitstreams.fetched(
+        WantedImage(image, region_types=region_types, project_id=project)
+    ) as found:
         return found.uuid, found.path.read_bytes()
 
 
 def test_an_image_is_found_by_each_of_its_names(agent, upload):
     function, other, name = (str(uuid.uuid4()) for _ in range(3))
-    image = upload(gbs(), **{'function_uuid': function.upper(), 'region_uuid': REGION_TYPE,
-                             'bs-name': name, 'accel:function_name': f'of {name}'})
+    image = upload(
+        gbs(),
+        **{
+            'function_uuid': function.upper(),
+            'region_uuid': REGION_TYPE,
+            'bs-name': name,
+            'accel:function_name': f'of {name}',
+        },
+    )
     upload(b'other', function_uuid=function, region_uuid=other)
     bitstreams = agent()
-    for asked in ({'bitstream_id': image.id}, {'bitstream_name': image.name},
-                  {'bitstream_name': name}, {'function_name': f'of {name}'},
-                  {'function_id': function}, {'function_id': function.replace('-', '')}):
+    for asked in (
+        {'bitstream_id': image.id},
+        {'bitstream_name': image.name},
+        {'bitstream_name': name},
+        {'function_name': f'of {name}'},
+        {'function_id': function},
+        {'function_id': function.replace('-', '')},
+    ):
         assert fetched(bitstreams, region_types=[REGION_TYPE], **asked) == (image.id, gbs())
-    with pytest.raises(errors.ImageRefused, match='2 images are: '):
+    with pytest.raises(errors.ImageRefused, match='2 images match: '):
         fetched(bitstreams, function_id=function)
     with pytest.raises(errors.ImageRefused, match='no active image'):
         fetched(bitstreams, bitstream_name=other)
@@ -156,11 +193,12 @@ def test_both_spellings_of_a_property_are_found(agent, upload):
 
 def test_more_images_than_a_page_are_found(agent, upload, monkeypatch):
     from glanceclient.v2 import images
+
     monkeypatch.setattr(images, 'DEFAULT_PAGE_SIZE', 2)
     name = str(uuid.uuid4())
     for _ in range(3):
         upload(b'x', function_name=name)
-    with pytest.raises(errors.ImageRefused, match='3 images are: '):
+    with pytest.raises(errors.ImageRefused, match='3 images match: '):
         fetched(agent(), function_name=name)
 
 
@@ -170,13 +208,15 @@ def test_names_that_mean_something_to_glance_are_only_names(agent, admin, name):
         fetched(agent(), bitstream_name=name)
     if name.startswith('in:'):
         return
-    image = admin.image.create_image(name, data=b'x', container_format='bare',
-                                     disk_format='raw', validate_checksum=False)
+    image = admin.image.create_image(
+        name, data=b'x', container_format='bare', disk_format='raw', validate_checksum=False
+    )
     assert fetched(agent(), bitstream_name=name) == (image.id, b'x')
 
 
 def test_a_project_gets_what_it_owns_accepted_or_what_is_public(
-        agent, admin, member, identity, upload):
+    agent, admin, member, identity, upload
+):
     mine, name = identity.projects['mine'], str(uuid.uuid4())
     image = upload(gbs(), function_name=name, visibility='private')
     bitstreams = agent()
@@ -188,7 +228,7 @@ def test_a_project_gets_what_it_owns_accepted_or_what_is_public(
             return False
 
     assert not is_found()
-    with pytest.raises(errors.ImageRefused, match='does not see it'):
+    with pytest.raises(errors.ImageRefused, match='cannot see it'):
         fetched(bitstreams, mine, bitstream_id=image.id)
     admin.image.update_image(image, visibility='shared')
     admin.image.add_member(image, member_id=mine)
@@ -216,7 +256,8 @@ def test_a_user_who_is_no_administrator_finds_what_he_sees(agent, upload, identi
 def test_an_image_of_servers_says_what_they_need(agent, upload, identity):
     image = upload(b'a disk', **{'accel:bitstream_id': FUNCTION, 'visibility': 'public'})
     assert agent().vm_image_request(image.id, identity.projects['mine']) == {
-        'bitstream_id': FUNCTION}
+        'bitstream_id': FUNCTION
+    }
 
 
 def test_a_cached_image_is_not_used_after_it_was_deleted(agent, admin, upload, tmp_path):
@@ -247,14 +288,22 @@ def test_an_address_with_a_version_will_do(agent, upload, glance):
 
 @pytest.mark.clients
 def test_the_command_loads_an_image(admin, identity, region, upload):
-    openstack = Commands('openstackclient', {
-        'OS_AUTH_TYPE': 'password', 'OS_PROJECT_NAME': 'admins', 'OS_REGION_NAME': REGION,
-        'OS_PROJECT_DOMAIN_ID': 'default', 'OS_USER_DOMAIN_ID': 'default',
-        **{f'OS_{name.upper()}': value
-           for name, value in identity.credentials('admin').items()}})
+    openstack = Commands(
+        'openstackclient',
+        {
+            'OS_AUTH_TYPE': 'password',
+            'OS_PROJECT_NAME': 'admins',
+            'OS_REGION_NAME': REGION,
+            'OS_PROJECT_DOMAIN_ID': 'default',
+            'OS_USER_DOMAIN_ID': 'default',
+            **{
+                f'OS_{name.upper()}': value for name, value in identity.credentials('admin').items()
+            },
+        },
+    )
     image = upload(gbs(FIRST_FUNCTION))
     told = openstack('deployable', 'program', region.id, image.id)
     assert region.id in told.values()
     assert shown(admin, region)['bitstream_id'] == image.id
-    with pytest.raises(Failed, match='the image is for nothing we know'):
+    with pytest.raises(Failed, match='the image is not recognized'):
         openstack('deployable', 'program', region.id, upload(b'noise').id)

@@ -34,16 +34,18 @@ def gpu(address, **facts):
 
 def offered(cloud):
     """Address -> how many can be had."""
-    return {name.partition('_')[2]: each['total'] - each['reserved']
-            for name, provider in cloud.providers().items()
-            for each in provider['inventories'].values()}
+    return {
+        name.partition('_')[2]: each['total'] - each['reserved']
+        for name, provider in cloud.providers().items()
+        for each in provider['inventories'].values()
+    }
 
 
 def devices(cloud):
     """By address."""
+    parts = cloud.get('/deployables')['deployables']  # before devices: one may come in between
     known = {each['uuid']: each for each in cloud.get('/devices')['devices']}
-    return {each['name'].partition('_')[2]: known[each['device_uuid']]
-            for each in cloud.get('/deployables')['deployables']}
+    return {each['name'].partition('_')[2]: known[each['device_uuid']] for each in parts}
 
 
 def faults(cloud):
@@ -61,8 +63,9 @@ def take(cloud, address):
 
 @pytest.mark.parametrize('driver', ['vfio-pci', None])
 def test_of_two_cards_in_a_group_one_is_offered_and_the_other_says_why(cloud, driver):
-    cloud.host(make=SimHost, cards=[gpu(FIRST, driver=driver), gpu(SECOND, driver=driver)],
-               groups=GROUPS)
+    cloud.host(
+        make=SimHost, cards=[gpu(FIRST, driver=driver), gpu(SECOND, driver=driver)], groups=GROUPS
+    )
     cloud.rest()
     eventually(lambda: offered(cloud) == {FIRST: 1, SECOND: 0})
     assert faults(cloud)[FIRST] is None
@@ -74,8 +77,12 @@ def test_of_two_cards_in_a_group_one_is_offered_and_the_other_says_why(cloud, dr
 
 def test_cards_of_different_drivers_share_a_group_too(cloud):
     other = {'vendor': '1234', 'device': '0001', 'class': 'ff0000', 'at': FIRST}
-    cloud.host(make=SimHost, cards=[other, gpu(SECOND)], groups=GROUPS,
-               drivers=('nvidia_gpu_driver', 'pci_driver'))
+    cloud.host(
+        make=SimHost,
+        cards=[other, gpu(SECOND)],
+        groups=GROUPS,
+        drivers=('nvidia_gpu_driver', 'pci_driver'),
+    )
     cloud.rest()
     eventually(lambda: offered(cloud) == {FIRST: 1, SECOND: 0})
 
@@ -110,9 +117,19 @@ def test_the_other_card_is_offered_when_the_first_is_disabled_and_free(cloud):
 
 def test_of_virtual_functions_in_a_group_one_is_offered(cloud):
     functions = [f'0000:3b:01.{number}' for number in range(4)]
-    cloud.host(make=SimHost, groups=dict.fromkeys(functions, '7'), drivers=('pci_driver',), cards=[
-        {'model': '8086:37c8', 'at': FIRST, 'vfs': 5, 'sriov': {
-            'total': 16, 'offset': 8, 'vf': {'device': '37c9'}}}])
+    cloud.host(
+        make=SimHost,
+        groups=dict.fromkeys(functions, '7'),
+        drivers=('pci_driver',),
+        cards=[
+            {
+                'model': '8086:37c8',
+                'at': FIRST,
+                'vfs': 5,
+                'sriov': {'total': 16, 'offset': 8, 'vf': {'device': '37c9'}},
+            }
+        ],
+    )
     cloud.rest()
     # four that share a group, and one that has its own
     eventually(lambda: offered(cloud) == {FIRST: 2})

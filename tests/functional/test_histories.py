@@ -34,5 +34,7 @@ def test_whatever_happens_everything_ends(world, first):
             world.step()
         world.settle()
         problems = list(world.problems())
-        assert not problems, (f'CYBORG_FAULT_SEED={seed} CYBORG_FAULT_HISTORIES=1 repeats it: '
-                              f'{problems}\n' + '\n'.join(world.told))
+        assert not problems, (
+            f'CYBORG_FAULT_SEED={seed} CYBORG_FAULT_HISTORIES=1 repeats it: '
+            f'{problems}\n' + '\n'.join(world.told)
+        )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one card, clean-up or call in trouble does to the rest of its host: nothing."""
+"""A card, clean-up or call that fails or hangs does not affect the rest of its host."""
 
 import datetime
 import threading
@@ -25,8 +25,11 @@ CARDS = ('0000:3b:00.0', '0000:5e:00.0')
 @pytest.fixture
 def gpus(request, tmp_path):
     more = getattr(request, 'param', '')
-    cloud = Cloud(tmp_path, more=f'{VGPU_SETTINGS}[conductor]\nsweep_interval = 1\n'
-                                 f'[agent]\nresync_interval = 1\n{more}')
+    cloud = Cloud(
+        tmp_path,
+        more=f'{VGPU_SETTINGS}[conductor]\nsweep_interval = 1\n'
+        f'[agent]\nresync_interval = 1\n{more}',
+    )
     cloud.start()
     cloud.gpu = cloud.host('compute1', GpuHost, cards=CARDS)
     cloud.profile('vgpu', VGPU)
@@ -43,6 +46,7 @@ def stuck(monkeypatch):
         if uuid in busy:
             raise errors.DriverFailed('The card is busy.')
         remove(sysfs, uuid)
+
     monkeypatch.setattr(mdev, 'remove', refuse)
     return busy
 
@@ -58,17 +62,28 @@ def attempts(cloud, handle, count=None):
     """How often work on a handle failed; ``count``: pretend that it was so often."""
     with cloud.standalone.db.writer() as session:
         if count is not None:
-            session.execute(sa.update(models.Task).where(
-                models.Task.handle_uuid == handle, models.Task.state == 'open')
-                .values(attempts=count))
-        return session.scalar(sa.select(models.Task.attempts).where(
-            models.Task.handle_uuid == handle, models.Task.state == 'open')) or 0
+            session.execute(
+                sa.update(models.Task)
+                .where(models.Task.handle_uuid == handle, models.Task.state == 'open')
+                .values(attempts=count)
+            )
+        return (
+            session.scalar(
+                sa.select(models.Task.attempts).where(
+                    models.Task.handle_uuid == handle, models.Task.state == 'open'
+                )
+            )
+            or 0
+        )
 
 
 def missing(cloud):
     with cloud.standalone.db.reader() as session:
-        return list(session.scalars(sa.select(models.AttachHandle.key).where(
-            models.AttachHandle.is_missing)))
+        return list(
+            session.scalars(
+                sa.select(models.AttachHandle.key).where(models.AttachHandle.is_missing)
+            )
+        )
 
 
 # -- one clean-up that does not succeed ------------------------------------------------------
@@ -108,6 +123,7 @@ def test_mdevs_are_compared_while_a_clean_up_goes_on_failing(gpus, stuck):
     def states():
         path = f'/accelerator_requests/{second["uuid"]}/history'
         return [step['to_state'] for step in gpus.get(path)['history']]
+
     eventually(lambda: states() == ['Initial', 'BindStarted', 'Bound', 'Provisioning', 'Bound'])
 
 
@@ -124,6 +140,7 @@ def test_a_card_is_served_while_another_one_does_not_answer(gpus, monkeypatch):
             begun.append(uuid)
             gate.wait(PATIENCE)
         create(parent, kind, uuid)
+
     monkeypatch.setattr(mdev, 'create', hang)
     for _ in range(8):
         bind(gpus)
@@ -141,8 +158,11 @@ def test_a_card_is_served_while_another_one_does_not_answer(gpus, monkeypatch):
 def silence(cloud, **more):
     """As if nothing had been heard of the host for a day."""
     with cloud.standalone.db.writer() as session:
-        session.execute(sa.update(models.Agent).values(
-            last_heartbeat=models.now() - datetime.timedelta(days=1), **more))
+        session.execute(
+            sa.update(models.Agent).values(
+                last_heartbeat=models.now() - datetime.timedelta(days=1), **more
+            )
+        )
 
 
 def assert_is_heard_of(cloud):
@@ -160,6 +180,7 @@ def test_a_host_is_heard_of_while_placement_does_not_answer(gpus, monkeypatch):
         begun.append(arguments)
         gate.wait(PATIENCE)
         return send(*arguments, **options)
+
     gpus.rest()
     with monkeypatch.context() as patch:
         patch.setattr(session, 'send', hang)
@@ -178,6 +199,7 @@ def test_a_host_is_heard_of_while_a_driver_does_not_answer(gpus, monkeypatch):
         begun.append(True)
         gate.wait(PATIENCE)
         return discover()
+
     gpus.rest()
     with monkeypatch.context() as patch:
         patch.setattr(guard._driver, 'discover', hang)
@@ -194,14 +216,21 @@ def test_plugs_that_wait_for_their_host_leave_it_its_threads(gpus, monkeypatch):
     def hang(*arguments):
         gate.wait(PATIENCE)
         create(*arguments)
+
     monkeypatch.setattr(mdev, 'create', hang)
     os_acc.initialize(gpus.standalone.conf, host='compute1', transport=gpus.standalone.transport)
-    provider, instances = {'uuid': gpus.rp(name=CARDS[0])}, [
-        {'uuid': str(uuid.uuid4()), 'name': 'vm', 'project_id': 'p', 'image_uuid': None}
-        for _ in range(6)]
+    provider, instances = (
+        {'uuid': gpus.rp(name=CARDS[0])},
+        [
+            {'uuid': str(uuid.uuid4()), 'name': 'vm', 'project_id': 'p', 'image_uuid': None}
+            for _ in range(6)
+        ],
+    )
     with futures.ThreadPoolExecutor(6) as callers:
-        plugs = [callers.submit(os_acc.plug, instance, provider,
-                                {'accel:device_profile': 'vgpu'}) for instance in instances]
+        plugs = [
+            callers.submit(os_acc.plug, instance, provider, {'accel:device_profile': 'vgpu'})
+            for instance in instances
+        ]
         eventually(lambda: len(gpus.arqs()) == 6)
         gate.set()
         plugged = {plug.result()[0]['mdev_uuid'] for plug in plugs}
@@ -228,6 +257,7 @@ def test_a_handle_is_not_free_before_a_call_that_was_given_up_has_ended(vfio, mo
     def hang(*arguments):
         gate.wait(PATIENCE)
         create(*arguments)
+
     monkeypatch.setattr(nvidia_vfio, 'create', hang)
     [guard] = vfio.agent().worker._guards.values()
     monkeypatch.setattr(guard, '_timeout', 0.1)
@@ -247,8 +277,7 @@ def test_a_handle_is_not_free_before_a_call_that_was_given_up_has_ended(vfio, mo
     assert missing(vfio) == []
 
 
-def test_a_picture_from_before_a_clean_up_does_not_take_the_free_handle_away(
-        vfio, monkeypatch):
+def test_a_picture_from_before_a_clean_up_does_not_take_the_free_handle_away(vfio, monkeypatch):
     [arq] = test_vgpus.bind(vfio)
     # given a look that has seen the vGPU in use
     inventory = vfio.agent().inventory
@@ -259,6 +288,7 @@ def test_a_picture_from_before_a_clean_up_does_not_take_the_free_handle_away(
         reports.append(picture)
         assert gate.wait(PATIENCE)
         return report(context, picture)
+
     with monkeypatch.context() as patch:
         patch.setattr(conductor, 'report', report_late)
         inventory.wake(must_report=True)

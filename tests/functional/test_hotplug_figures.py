@@ -18,8 +18,15 @@ def test_a_round_is_timed_from_the_slot_to_the_scheduler():
 
 def test_what_cannot_be_measured_is_a_line_with_its_reason():
     figures = {'median': 0.25, 'p90': 0.5, 'max': 1.0}
-    lines = list(hotplug._table({'rounds': 3, 'netlink': {'skipped': 'no FUSE.'},
-                                 'hook': {'plug': figures, 'unplug': figures}}))
+    lines = list(
+        hotplug._table(
+            {
+                'rounds': 3,
+                'netlink': {'skipped': 'no FUSE.'},
+                'hook': {'plug': figures, 'unplug': figures},
+            }
+        )
+    )
     assert lines[0].endswith('(3 rounds)')
     assert lines[1].split() == ['hook', 'plug', '0.250', '0.500', '1.000']
     assert lines[3] == 'netlink   skipped: no FUSE.'

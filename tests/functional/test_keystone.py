@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do what, with a real Keystone and openstacksdk: every cell of the contract's table."""
+"""Policies with a real Keystone and openstacksdk: every cell of the table of roles."""
 
 import uuid
 
@@ -12,10 +12,12 @@ from tests.fixtures.fpga import FpgaHost, gbs
 from tests.fixtures.identity import PEOPLE as ALL_PEOPLE
 from tests.fixtures.identity import REGION, Served, forget_options
 
-pytestmark = [pytest.mark.keystone,
-              # the SDK warns of what it does itself
-              pytest.mark.filterwarnings('ignore::PendingDeprecationWarning'),
-              pytest.mark.filterwarnings('ignore::ResourceWarning')]
+pytestmark = [
+    pytest.mark.keystone,
+    # the SDK warns of what it does itself
+    pytest.mark.filterwarnings('ignore::PendingDeprecationWarning'),
+    pytest.mark.filterwarnings('ignore::ResourceWarning'),
+]
 
 GROUP = {'resources:FPGA': '1'}
 PEOPLE = ('admin', 'manager', 'member', 'reader', 'service')
@@ -48,6 +50,7 @@ def connect(cloud, identity):
         if key not in made:
             made[key] = identity.connect(name, voucher, **scope)
         return made[key].accelerator
+
     yield get
     for connection in made.values():
         connection.close()
@@ -80,8 +83,11 @@ def arq(member, profile):
 
 @pytest.fixture
 def provider(admin):
-    return next(each['rp_uuid'] for each in admin.get('/deployables').json()['deployables']
-                if each['name'].startswith('compute1_'))
+    return next(
+        each['rp_uuid']
+        for each in admin.get('/deployables').json()['deployables']
+        if each['name'].startswith('compute1_')
+    )
 
 
 @pytest.fixture
@@ -98,15 +104,23 @@ def add(values):
 
 
 def bind(sdk, arq, provider, **more):
-    sdk.update_accelerator_request(arq.id, add({
-        'hostname': 'compute1', 'device_rp_uuid': provider,
-        'instance_uuid': str(uuid.uuid4())} | more))
+    sdk.update_accelerator_request(
+        arq.id,
+        add(
+            {'hostname': 'compute1', 'device_rp_uuid': provider, 'instance_uuid': str(uuid.uuid4())}
+            | more
+        ),
+    )
 
 
 def unbind(sdk, arq):
-    sdk.update_accelerator_request(arq.id, [
-        {'op': 'remove', 'path': f'/{name}'}
-        for name in ('hostname', 'device_rp_uuid', 'instance_uuid')])
+    sdk.update_accelerator_request(
+        arq.id,
+        [
+            {'op': 'remove', 'path': f'/{name}'}
+            for name in ('hostname', 'device_rp_uuid', 'instance_uuid')
+        ],
+    )
 
 
 def checked(response):
@@ -135,8 +149,11 @@ def delete_profile(sdk, things):
 
 
 def change_profile(sdk, things):
-    checked(sdk.patch(f'/device_profiles/{things("profile").id}', json={'enabled': False},
-                      microversion='2.5'))
+    checked(
+        sdk.patch(
+            f'/device_profiles/{things("profile").id}', json={'enabled': False}, microversion='2.5'
+        )
+    )
 
 
 def create_arq(sdk, things):
@@ -168,8 +185,7 @@ def delete_arq(sdk, things):
 
 
 def delete_arqs_of_a_server(sdk, things):
-    checked(sdk.delete('/accelerator_requests',
-                       params={'instance': things('bound').instance_uuid}))
+    checked(sdk.delete('/accelerator_requests', params={'instance': things('bound').instance_uuid}))
 
 
 def list_devices(sdk, things):
@@ -204,8 +220,9 @@ def show_deployable(sdk, things):
 def program_deployable(sdk, things):
     region = next(each for each in things('admin').deployables() if 'region0' in each.name)
     image = things('cloud').glance.add(gbs())
-    sdk.patch_deployable(region.id, [
-        {'path': '/program', 'op': 'replace', 'value': [{'image_uuid': image}]}])
+    sdk.patch_deployable(
+        region.id, [{'path': '/program', 'op': 'replace', 'value': [{'image_uuid': image}]}]
+    )
 
 
 def list_attributes(sdk, things):
@@ -217,14 +234,12 @@ def show_attribute(sdk, things):
 
 
 def create_attribute(sdk, things):
-    sdk.create_attribute(deployable_id=next(things('admin').deployables()).id, key='k',
-                         value='v')
+    sdk.create_attribute(deployable_id=next(things('admin').deployables()).id, key='k', value='v')
 
 
 def delete_attribute(sdk, things):
     admin = things('admin')
-    made = admin.create_attribute(deployable_id=next(admin.deployables()).id, key='k',
-                                  value='v')
+    made = admin.create_attribute(deployable_id=next(admin.deployables()).id, key='k', value='v')
     sdk.delete_attribute(made.id, ignore_missing=False)
 
 
@@ -237,17 +252,32 @@ def show_agent(sdk, things):
 
 
 TABLE = {
-    list_profiles: READERS, show_profile: READERS, create_profile: ADMINS,
-    delete_profile: ADMINS, change_profile: ADMINS,
-    list_arqs: READERS, list_arqs_of_a_server: READERS, show_arq: READERS,
-    create_arq: MEMBERS_AND_SERVICES, bind_arq: MEMBERS_AND_SERVICES,
-    unbind_arq: MEMBERS_AND_SERVICES, delete_arq: MEMBERS_AND_SERVICES,
+    list_profiles: READERS,
+    show_profile: READERS,
+    create_profile: ADMINS,
+    delete_profile: ADMINS,
+    change_profile: ADMINS,
+    list_arqs: READERS,
+    list_arqs_of_a_server: READERS,
+    show_arq: READERS,
+    create_arq: MEMBERS_AND_SERVICES,
+    bind_arq: MEMBERS_AND_SERVICES,
+    unbind_arq: MEMBERS_AND_SERVICES,
+    delete_arq: MEMBERS_AND_SERVICES,
     delete_arqs_of_a_server: MEMBERS_AND_SERVICES,
-    list_devices: MANAGERS, show_device: MANAGERS, enable_device: ADMINS,
-    disable_device: ADMINS, list_deployables: MANAGERS, show_deployable: MANAGERS,
+    list_devices: MANAGERS,
+    show_device: MANAGERS,
+    enable_device: ADMINS,
+    disable_device: ADMINS,
+    list_deployables: MANAGERS,
+    show_deployable: MANAGERS,
     program_deployable: ADMINS,
-    list_attributes: MANAGERS, show_attribute: MANAGERS, create_attribute: ADMINS,
-    delete_attribute: ADMINS, list_agents: ADMINS, show_agent: ADMINS,
+    list_attributes: MANAGERS,
+    show_attribute: MANAGERS,
+    create_attribute: ADMINS,
+    delete_attribute: ADMINS,
+    list_agents: ADMINS,
+    show_agent: ADMINS,
 }
 
 
@@ -273,11 +303,17 @@ def test_a_token_of_the_system_is_refused(connect, request, action):
 
 def test_requests_of_others_are_not_there(connect, member, admin, arq):
     foreigner = connect('foreigner')
-    for person, sees in ((member, True), (connect('reader'), True), (admin, True),
-                         (foreigner, False)):
+    for person, sees in (
+        (member, True),
+        (connect('reader'), True),
+        (admin, True),
+        (foreigner, False),
+    ):
         assert (arq.id in [each.id for each in person.accelerator_requests()]) is sees
-    for action in (foreigner.get_accelerator_request,
-                   lambda each: foreigner.delete_accelerator_request(each, False)):
+    for action in (
+        foreigner.get_accelerator_request,
+        lambda each: foreigner.delete_accelerator_request(each, False),
+    ):
         with pytest.raises(exceptions.NotFoundException):
             action(arq.id)
     assert member.get_accelerator_request(arq.id).state == 'Initial'
@@ -300,14 +336,24 @@ def test_a_bind_makes_a_request_the_binders(connect, arq, provider, admin, ident
     connect('admin', 'nova').delete_accelerator_request(arq.id, ignore_missing=False)
 
 
-@pytest.mark.parametrize('person, version, status', [
-    ('admin', '2.1', 202), ('admin', '2.0', 406), ('member', '2.1', 403)])
+@pytest.mark.parametrize(
+    'person, version, status',
+    [('admin', '2.1', 202), ('admin', '2.0', 406), ('member', '2.1', 403)],
+)
 def test_only_administrators_say_whose_a_bound_request_is(
-        connect, arq, provider, identity, person, version, status):
+    connect, arq, provider, identity, person, version, status
+):
     nova = connect(person, 'nova')
-    body = {arq.id: add({
-        'hostname': 'compute1', 'device_rp_uuid': provider, 'instance_uuid': str(uuid.uuid4()),
-        'project_id': identity.projects['other']})}
+    body = {
+        arq.id: add(
+            {
+                'hostname': 'compute1',
+                'device_rp_uuid': provider,
+                'instance_uuid': str(uuid.uuid4()),
+                'project_id': identity.projects['other'],
+            }
+        )
+    }
     answer = nova.patch('/accelerator_requests', json=body, microversion=version)
     assert answer.status_code == status
     shown = connect('admin').get(f'/accelerator_requests/{arq.id}').json()
@@ -319,15 +365,24 @@ def test_only_administrators_say_whose_a_bound_request_is(
 
 
 def test_a_private_profile_is_for_its_projects(connect, admin, identity):
-    made = checked(admin.post('/device_profiles', microversion='2.5', json=[
-        {'name': new_name(), 'groups': [GROUP], 'projects': [identity.projects['mine']]}])).json()
-    names = {person: [each.name for each in connect(person).device_profiles()]
-             for person in ('admin', 'reader', 'foreigner')}
+    made = checked(
+        admin.post(
+            '/device_profiles',
+            microversion='2.5',
+            json=[{'name': new_name(), 'groups': [GROUP], 'projects': [identity.projects['mine']]}],
+        )
+    ).json()
+    names = {
+        person: [each.name for each in connect(person).device_profiles()]
+        for person in ('admin', 'reader', 'foreigner')
+    }
     assert {person: made['name'] in seen for person, seen in names.items()} == {
-        'admin': True, 'reader': True, 'foreigner': False}
+        'admin': True,
+        'reader': True,
+        'foreigner': False,
+    }
     with pytest.raises(exceptions.NotFoundException):
-        connect('foreigner', 'nova').create_accelerator_request(
-            device_profile_name=made['name'])
+        connect('foreigner', 'nova').create_accelerator_request(device_profile_name=made['name'])
 
 
 # -- service tokens --------------------------------------------------------------------------
@@ -366,8 +421,9 @@ def test_only_services_vouch(connect, arq, provider):
 # -- tokens ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize('headers', [
-    {}, {'X-Auth-Token': 'forged'}, {'X-Roles': 'admin', 'X-Project-Id': 'p'}])
+@pytest.mark.parametrize(
+    'headers', [{}, {'X-Auth-Token': 'forged'}, {'X-Roles': 'admin', 'X-Project-Id': 'p'}]
+)
 def test_without_a_valid_token_there_is_no_answer(cloud, headers):
     answer = requests.get(f'{cloud.endpoint}/devices', headers=headers, timeout=60)
     assert answer.status_code == 401
@@ -385,12 +441,17 @@ def test_what_tells_clients_their_way_needs_no_token(cloud, path):
 @pytest.fixture
 def openstack(cloud, identity):
     """The openstack command, as one of the people."""
+
     def run(person, *words):
         credentials = identity.credentials(person) | {
-            'project_name': ALL_PEOPLE[person][1], 'project_domain_id': 'default',
-            'region_name': REGION, 'identity_api_version': '3'}
+            'project_name': ALL_PEOPLE[person][1],
+            'project_domain_id': 'default',
+            'region_name': REGION,
+            'identity_api_version': '3',
+        }
         environ = {f'OS_{name.upper()}': value for name, value in credentials.items()}
         return Commands('openstackclient', environ)(*words)
+
     return run
 
 
@@ -398,12 +459,14 @@ def openstack(cloud, identity):
 def test_the_command_finds_us_by_the_catalog(openstack, profile, arq):
     devices = openstack('manager', 'device', 'list')
     assert [each['hostname'] for each in devices] == ['compute1', 'compute2']
-    assert profile.name in [each['name'] for each in openstack('reader', 'device', 'profile',
-                                                               'list')]
+    assert profile.name in [
+        each['name'] for each in openstack('reader', 'device', 'profile', 'list')
+    ]
     assert openstack('reader', 'arq', 'show', arq.id)['state'] == 'Initial'
     for person, words, sentence in (
-            ('member', ('device', 'list'), 'cyborg:device:get_all'),
-            ('foreigner', ('arq', 'show', arq.id), 'not found'),
-            ('admin', ('arq', 'unbind', arq.id), NEEDS)):
+        ('member', ('device', 'list'), 'cyborg:device:get_all'),
+        ('foreigner', ('arq', 'show', arq.id), 'not found'),
+        ('admin', ('arq', 'unbind', arq.id), NEEDS),
+    ):
         with pytest.raises(Failed, match=sentence):
             openstack(person, *words)

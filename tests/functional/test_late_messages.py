@@ -8,6 +8,7 @@ import pytest
 
 from cyborg import context, errors, objects
 from cyborg.conductor.rpcapi import ConductorAPI
+from tests.fixtures.cleaning import CARDS, SETTINGS, CleanedHost
 from tests.fixtures.cloud import PATIENCE, Cloud, eventually
 from tests.functional.test_engine import VGPU, VGPU_SETTINGS, GpuHost, owed
 
@@ -35,6 +36,7 @@ def told(gpus, monkeypatch):
     def note_results(context, hostname, results):
         seen.extend(results)
         return finish(context, hostname, results)
+
     monkeypatch.setattr(worker, 'perform', note_tasks)
     monkeypatch.setattr(conductor, 'finish_tasks', note_results)
     return seen
@@ -64,6 +66,28 @@ def test_an_order_to_clean_that_comes_late_leaves_the_next_guest_alone(gpus, tol
     assert gpus.gpu.mdevs() == {bound['attach_handle_uuid']}
 
 
+def test_a_host_is_told_in_its_plan_what_to_clean_and_never_by_a_message(tmp_path, monkeypatch):
+    """A message may come when another request has the card, and after a restart of the agent."""
+    cloud = Cloud(tmp_path, more=f'{SETTINGS}[cleaning]\nlevel = reset\n')
+    cloud.start()
+    cloud.host('compute1', CleanedHost)
+    cloud.profile('card', {'resources:CUSTOM_PCI': '1'})
+    worker, seen = cloud.agent().worker, []
+    perform = worker.perform
+
+    def note(tasks, asked_at=None):
+        seen.extend((task.kind, asked_at is not None) for task in tasks)
+        perform(tasks, asked_at)
+
+    monkeypatch.setattr(worker, 'perform', note)
+    [arq] = cloud.request('card')
+    assert cloud.bind(arq, rp=cloud.rp(name=CARDS[0])).status_code == 202
+    assert cloud.unbind(arq).status_code == 202
+    eventually(lambda: seen and not owed(cloud))
+    cloud.stop()
+    assert set(seen) == {('clean', True)}
+
+
 def test_word_of_an_earlier_clean_up_does_not_count_for_a_later_one(gpus, told):
     bind_and_unbind(gpus)
     late = of(told, objects.TaskResult, 'release')
@@ -81,9 +105,18 @@ def test_word_of_an_earlier_bind_does_not_count_for_a_later_one(gpus, told):
     late = of(told, objects.TaskResult, 'prepare')
     gpus.standalone.remove_host('compute1')
     conductor = ConductorAPI(gpus.standalone.transport)
-    conductor.bind_arqs(context.internal(), [objects.Binding(
-        arq_uuid=arq['uuid'], hostname='compute1', device_rp_uuid=gpus.rp(),
-        instance_uuid=arq['uuid'], project_id=None)])
+    conductor.bind_arqs(
+        context.internal(),
+        [
+            objects.Binding(
+                arq_uuid=arq['uuid'],
+                hostname='compute1',
+                device_rp_uuid=gpus.rp(),
+                instance_uuid=arq['uuid'],
+                project_id=None,
+            )
+        ],
+    )
     conductor.finish_tasks(context.internal(), 'compute1', [late])
     assert [each['state'] for each in gpus.arqs()] == ['BindStarted']
 
@@ -98,6 +131,7 @@ def test_a_picture_from_before_a_bind_does_not_undo_it(gpus, monkeypatch):
         reports.append(picture)
         assert gate.wait(PATIENCE)
         return report(context, picture)
+
     with monkeypatch.context() as patch:
         patch.setattr(conductor, 'report', report_late)
         agent.inventory.wake(must_report=True)
@@ -109,8 +143,7 @@ def test_a_picture_from_before_a_bind_does_not_undo_it(gpus, monkeypatch):
         gate.set()
         eventually(lambda: len(reports) > 1)
     # then it stays bound, and Nova hears of it once
-    eventually(lambda: not agent.inventory._awake.is_set()
-               and not agent.worker._queued)
+    eventually(lambda: not agent.inventory._awake.is_set() and not agent.worker._queued)
     steps = gpus.get(f'/accelerator_requests/{arq["uuid"]}/history')['history']
     assert [step['to_state'] for step in steps] == ['Initial', 'BindStarted', 'Bound']
     assert len(gpus.nova.wait_for_events(1)) == 1
@@ -126,6 +159,7 @@ def clock(monkeypatch):
 
     def step(ahead):
         monkeypatch.setattr(time, 'time_ns', lambda: real() + ahead)
+
     return step
 
 
@@ -151,6 +185,7 @@ def test_a_report_of_an_earlier_agent_is_late_whatever_the_clock_says(cloud, clo
     def keep(context, report):
         kept.append(report)
         raise errors.Unavailable
+
     monkeypatch.setattr(inventory._conductor, 'report', keep)
     inventory.wake(must_report=True)
     eventually(lambda: kept)

@@ -24,9 +24,14 @@ def cloud(tmp_path_factory):
     made.stop()
 
 
-COLLECTIONS = {'/device_profiles': 'device_profiles', '/accelerator_requests': 'arqs',
-               '/devices': 'devices', '/deployables': 'deployables',
-               '/attributes': 'attributes', '/agents': 'agents'}
+COLLECTIONS = {
+    '/device_profiles': 'device_profiles',
+    '/accelerator_requests': 'arqs',
+    '/devices': 'devices',
+    '/deployables': 'deployables',
+    '/attributes': 'attributes',
+    '/agents': 'agents',
+}
 
 
 def walk(cloud, path, key, **query):
@@ -41,9 +46,15 @@ def walk(cloud, path, key, **query):
 
 
 @pytest.mark.parametrize('path', COLLECTIONS)
-@pytest.mark.parametrize('order', [
-    {}, {'sort_dir': 'desc'}, {'sort_key': 'created_at'},
-    {'sort_key': 'uuid', 'sort_dir': 'desc'}])
+@pytest.mark.parametrize(
+    'order',
+    [
+        {},
+        {'sort_dir': 'desc'},
+        {'sort_key': 'created_at'},
+        {'sort_key': 'uuid', 'sort_dir': 'desc'},
+    ],
+)
 def test_pages_show_everything_once_in_order(cloud, path, order):
     key = COLLECTIONS[path]
     whole = walk(cloud, path, key, **order)[0]
@@ -57,18 +68,25 @@ def test_pages_show_everything_once_in_order(cloud, path, order):
 def test_equal_keys_are_told_apart(cloud):
     arqs = [each['uuid'] for each in cloud.arqs()]
     assert sum(walk(cloud, '/accelerator_requests', 'arqs', limit=2, sort_key='state'), []) == [
-        cloud.bound['uuid'], *(each for each in arqs if each != cloud.bound['uuid'])]
+        cloud.bound['uuid'],
+        *(each for each in arqs if each != cloud.bound['uuid']),
+    ]
 
 
-@pytest.mark.parametrize('path, fields', [
-    ('/devices', ['type', 'vendor', 'model', 'hostname', 'status', 'is_missing']),
-    ('/deployables', ['name', 'device_id', 'device_uuid', 'rp_uuid', 'driver_name']),
-    ('/attributes', ['key', 'value', 'deployable_id', 'deployable_uuid']),
-    ('/agents', ['hostname', 'alive', 'ready']),
-    ('/device_profiles', ['name', 'enabled']),
-    ('/accelerator_requests', ['state', 'hostname', 'device_rp_uuid', 'project_id',
-                               'device_profile_name']),
-])
+@pytest.mark.parametrize(
+    'path, fields',
+    [
+        ('/devices', ['type', 'vendor', 'model', 'hostname', 'status', 'is_missing']),
+        ('/deployables', ['name', 'device_id', 'device_uuid', 'rp_uuid', 'driver_name']),
+        ('/attributes', ['key', 'value', 'deployable_id', 'deployable_uuid']),
+        ('/agents', ['hostname', 'alive', 'ready']),
+        ('/device_profiles', ['name', 'enabled']),
+        (
+            '/accelerator_requests',
+            ['state', 'hostname', 'device_rp_uuid', 'project_id', 'device_profile_name'],
+        ),
+    ],
+)
 def test_a_filter_keeps_what_equals_it(cloud, path, fields):
     everything = cloud.get(path)[COLLECTIONS[path]]
     for field in fields:
@@ -78,14 +96,22 @@ def test_a_filter_keeps_what_equals_it(cloud, path, fields):
             assert found == [each for each in everything if each[field] == value]
 
 
-@pytest.mark.parametrize('path, query', [
-    ('/devices', 'type=%F0%9F%92%A9'), ('/devices', "vendor=' OR 1=1 --"),
-    ('/deployables', 'name=%25'), ('/deployables', 'root_id=2147483647'),
-    ('/deployables', 'parent_uuid=6b1f0c1e-0000-4000-8000-000000000000'),
-    ('/attributes', 'value=_'),
-    ('/agents', 'hostname='), ('/device_profiles', 'name=d,e'),
-    ('/accelerator_requests', 'state=Deleting'), ('/accelerator_requests', 'state=Unknown'),
-    ('/accelerator_requests', 'state=Initial&bind_state=resolved')])
+@pytest.mark.parametrize(
+    'path, query',
+    [
+        ('/devices', 'type=%F0%9F%92%A9'),
+        ('/devices', "vendor=' OR 1=1 --"),
+        ('/deployables', 'name=%25'),
+        ('/deployables', 'root_id=2147483647'),
+        ('/deployables', 'parent_uuid=6b1f0c1e-0000-4000-8000-000000000000'),
+        ('/attributes', 'value=_'),
+        ('/agents', 'hostname='),
+        ('/device_profiles', 'name=d,e'),
+        ('/accelerator_requests', 'state=Deleting'),
+        ('/accelerator_requests', 'state=Unknown'),
+        ('/accelerator_requests', 'state=Initial&bind_state=resolved'),
+    ],
+)
 def test_what_nothing_equals_is_an_empty_list(cloud, path, query):
     assert cloud.get(f'{path}?{query}') == {COLLECTIONS[path]: []}
 

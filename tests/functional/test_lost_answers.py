@@ -12,7 +12,7 @@ from cyborg import context, objects
 from cyborg.conductor.engine import unit_of_work
 from cyborg.conductor.rpcapi import ConductorAPI
 from tests.fixtures.cloud import Cloud
-from tools.bench.counting import BACKGROUND
+from tools.bench.operation_counts import BACKGROUND
 
 FPGA = {'resources:FPGA': '1'}
 
@@ -33,7 +33,7 @@ def cloud(tmp_path):
 @pytest.fixture(params=['after', 'before'])
 def broken(cloud, request, monkeypatch):
     """Have the next connection break after its COMMIT was done, or before."""
-    monkeypatch.setattr(unit_of_work, 'PAUSES', ())
+    monkeypatch.setattr(unit_of_work, 'CHECKS', 1)
     writer, todo = cloud.standalone.db.writer, []
 
     def is_next():
@@ -47,6 +47,7 @@ def broken(cloud, request, monkeypatch):
                 raise exception.DBConnectionError(todo.pop())
         if is_next():
             raise exception.DBConnectionError(todo.pop())
+
     monkeypatch.setattr(cloud.standalone.db, 'writer', write)
     yield lambda: todo.append('The connection broke.')
     assert not todo
@@ -54,8 +55,7 @@ def broken(cloud, request, monkeypatch):
 
 def test_requests_are_made_once(cloud, broken):
     broken()
-    assert [arq['uuid'] for arq in cloud.request('one')] == [
-        arq['uuid'] for arq in cloud.arqs()]
+    assert [arq['uuid'] for arq in cloud.request('one')] == [arq['uuid'] for arq in cloud.arqs()]
 
 
 def test_a_bind_is_made_once_and_announced(cloud, broken):
@@ -110,8 +110,9 @@ def test_an_attribute_is_made_and_deleted_once(cloud, broken):
     [part] = cloud.get('/deployables')['deployables']
     before = len(cloud.get('/attributes')['attributes'])
     broken()
-    answer = cloud.call('POST', '/attributes', json={
-        'deployable_id': part['uuid'], 'key': 'colour', 'value': 'red'})
+    answer = cloud.call(
+        'POST', '/attributes', json={'deployable_id': part['uuid'], 'key': 'colour', 'value': 'red'}
+    )
     assert answer.status_code == 201, answer.text
     assert len(cloud.get('/attributes')['attributes']) == before + 1
     broken()
@@ -123,8 +124,12 @@ def test_os_acc_hears_how_many_it_released(cloud, broken):
     conductor, server = ConductorAPI(cloud.standalone.transport), str(uuid.uuid4())
     broken()
     plugged = conductor.plug_instance(
-        context.internal(), 'compute1', {'uuid': server, 'project_id': 'p'},
-        {'uuid': cloud.rp()}, {'accel:device_profile': 'one'})
+        context.internal(),
+        'compute1',
+        {'uuid': server, 'project_id': 'p'},
+        {'uuid': cloud.rp()},
+        {'accel:device_profile': 'one'},
+    )
     assert [arq.state for arq in plugged] == ['Bound']
     broken()
     assert conductor.unplug_instance(context.internal(), 'compute1', server) == 1
@@ -132,7 +137,19 @@ def test_os_acc_hears_how_many_it_released(cloud, broken):
 
 def test_a_report_is_not_older_than_itself(cloud, broken):
     broken()
-    plan = ConductorAPI(cloud.standalone.transport).report(context.internal(), objects.Report(
-        hostname='another', sequence=1, digest='', is_ready=True, is_first=True, conflicts={},
-        drivers=[], devices=[], mdevs=None, prepared={}))
+    plan = ConductorAPI(cloud.standalone.transport).report(
+        context.internal(),
+        objects.Report(
+            hostname='another',
+            sequence=1,
+            digest='',
+            is_ready=True,
+            is_first=True,
+            conflicts={},
+            drivers=[],
+            devices=[],
+            mdevs=None,
+            prepared={},
+        ),
+    )
     assert plan.providers == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What operators are told by themselves, and the commands with which they see to it."""
+"""Warnings for operators, and the commands with which they act on them."""
 
 import argparse
 import logging
@@ -28,8 +28,10 @@ def port():
 
 @pytest.fixture
 def cloud(tmp_path, port):
-    made = Cloud(tmp_path, more=f'[conductor]\nsweep_interval = 1\naudit_interval = 1\n'
-                                f'metrics_port = {port}\n')
+    made = Cloud(
+        tmp_path,
+        more=f'[conductor]\nsweep_interval = 1\naudit_interval = 1\nmetrics_port = {port}\n',
+    )
     made.start()
     made.host()
     made.profile('one', FPGA)
@@ -42,8 +44,11 @@ def cloud(tmp_path, port):
 def manage(cloud, monkeypatch, capsys):
     """cyborg-manage with these words: how it ended, and what it said."""
     connect = keystone.connect
-    monkeypatch.setattr(keystone, 'connect', lambda conf, section: (
-        cloud.placement if section == 'placement' else connect(conf, section)))
+    monkeypatch.setattr(
+        keystone,
+        'connect',
+        lambda conf, section: cloud.placement if section == 'placement' else connect(conf, section),
+    )
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers()
     for topic in (manage_audit, manage_hosts):
@@ -53,6 +58,7 @@ def manage(cloud, monkeypatch, capsys):
         capsys.readouterr()
         options = parser.parse_args(words)
         return options.function(cloud.standalone.conf, options), capsys.readouterr().out
+
     return run
 
 
@@ -68,6 +74,7 @@ def test_a_disagreement_is_in_the_log_the_metrics_and_the_status(cloud, port, ca
     def is_scraped(what):
         text = requests.get(f'http://127.0.0.1:{port}/metrics', timeout=PATIENCE).text
         return what in text
+
     eventually(lambda: is_scraped('cyborg_audit_findings 0.0'))
     assert status.Checks()._agreement().code == status.CODE.SUCCESS
 
@@ -86,9 +93,9 @@ def test_an_audit_tells_and_mends_on_demand(cloud, manage):
     lose_handles(cloud)
     code, said = manage('audit')
     assert code == 1 and 'remedy: unbind the request' in said
-    assert said.splitlines()[-1] == '1 disagreements, of which --fix mends 1.'
+    assert said.splitlines()[-1] == '1 disagreements, of which --fix repairs 1.'
     code, said = manage('audit', '--fix')
-    assert code == 0 and said.splitlines()[-1] == '1 of 1 mended.'
+    assert code == 0 and said.splitlines()[-1] == '1 of 1 repaired.'
     assert manage('audit')[0] == 0
     assert [arq['state'] for arq in cloud.arqs()] == ['Unbound']
 
@@ -96,7 +103,7 @@ def test_an_audit_tells_and_mends_on_demand(cloud, manage):
 def test_an_audit_does_not_believe_a_nova_that_hides_servers(cloud, manage):
     cloud.nova.hides_others = True
     code, said = manage('audit', '--fix')
-    assert code == 0 and 'not shown the servers of all projects' in said
+    assert code == 0 and 'cannot see the servers of all projects' in said
     assert [arq['state'] for arq in cloud.arqs()] == ['Bound']
 
 
@@ -104,13 +111,19 @@ def test_a_host_that_is_gone_is_forgotten(cloud, manage):
     cloud.standalone.remove_host('compute1')
     code, said = manage('host', 'forget', 'compute1', '--force')
     assert code == 0
-    assert said.splitlines() == ['1 requests unbound', '1 devices forgotten',
-                                 'Its resource providers are gone']
+    assert said.splitlines() == [
+        '1 requests unbound',
+        '1 devices forgotten',
+        'Its resource providers are deleted',
+    ]
     assert cloud.get('/devices')['devices'] == [] and cloud.providers() == {}
     [arq] = cloud.arqs()
     steps = cloud.get(f'/accelerator_requests/{arq["uuid"]}/history')['history']
     assert (steps[-1]['actor'], steps[-1]['to_state'], steps[-1]['reason']) == (
-        'operator', 'Unbound', 'Host compute1 is gone.')
+        'operator',
+        'Unbound',
+        'Host compute1 is gone.',
+    )
     assert manage('audit')[0] == 0
 
 
@@ -130,7 +143,7 @@ def test_what_devices_left_in_placement_is_listed_and_deleted(cloud, manage):
     # and when he says so, it is deleted
     code, said = manage('host', 'tidy', 'compute2', '--yes')
     assert code == 0 and said.startswith('1 resource providers deleted. Restart nova-compute')
-    assert manage('host', 'tidy', 'compute2') == (0, 'There is nothing to tidy\n')
+    assert manage('host', 'tidy', 'compute2') == (0, 'There are no leftover resource providers\n')
     # the card comes back as if it had never been there
     host.plug_in('8086:4940', at=QAT)
     eventually(lambda: len(cloud.providers('compute2')) == 2)
@@ -143,15 +156,20 @@ def test_a_provider_that_a_server_holds_is_not_tidied_away(cloud, manage):
     [provider] = cloud.providers('compute2').values()
     [resource_class] = provider['inventories']
     assert cloud.placement.put(
-        f'/allocations/{uuid.uuid4()}', json={
+        f'/allocations/{uuid.uuid4()}',
+        json={
             'allocations': {provider['uuid']: {'resources': {resource_class: 1}}},
-            'project_id': 'project', 'user_id': 'user', 'consumer_generation': None,
-            'consumer_type': 'INSTANCE'},
-        headers={'OpenStack-API-Version': 'placement 1.39'}).ok
+            'project_id': 'project',
+            'user_id': 'user',
+            'consumer_generation': None,
+            'consumer_type': 'INSTANCE',
+        },
+        headers={'OpenStack-API-Version': 'placement 1.39'},
+    ).ok
     host.pull_out(QAT)
     eventually(lambda: not cloud.get('/devices', params={'hostname': 'compute2'})['devices'])
     code, said = manage('host', 'tidy', 'compute2', '--yes')
-    assert code == 1 and 'stays: servers hold a part of it' in said
+    assert code == 1 and 'is kept: servers have allocations of it' in said
 
 
 def test_tidying_an_unknown_host_is_said_in_a_sentence(manage):

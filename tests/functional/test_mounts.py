@@ -10,16 +10,20 @@ from tests.fixtures.cloud import Cloud
 from tests.fixtures.proxy import TlsProxy
 
 #: the SDK warns of what it does itself
-pytestmark = [pytest.mark.any_database,
-              pytest.mark.filterwarnings('ignore::PendingDeprecationWarning')]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.filterwarnings('ignore::PendingDeprecationWarning'),
+]
 
 PROFILES = {f'p{number}' for number in range(5)}
 
 
 @pytest.fixture(scope='module')
 def cloud(tmp_path_factory):
-    made = Cloud(tmp_path_factory.mktemp('cloud'),
-                 more='[oslo_middleware]\nenable_proxy_headers_parsing = true\n')
+    made = Cloud(
+        tmp_path_factory.mktemp('cloud'),
+        more='[oslo_middleware]\nenable_proxy_headers_parsing = true\n',
+    )
     made.start()
     made.host('compute1')
     for name in PROFILES:
@@ -59,10 +63,15 @@ def endpoint(mounted, request, tmp_path_factory):
 @pytest.fixture
 def get(endpoint):
     def get(url):
-        answer = requests.get(url, verify=endpoint[1], timeout=60, headers={
-            'OpenStack-API-Version': 'accelerator latest'})
+        answer = requests.get(
+            url,
+            verify=endpoint[1],
+            timeout=60,
+            headers={'OpenStack-API-Version': 'accelerator latest'},
+        )
         assert answer.status_code == 200, f'{url}: {answer.text}'
         return answer.json()
+
     return get
 
 
@@ -79,9 +88,20 @@ def links(document):
                 yield from links(value)
 
 
-@pytest.mark.parametrize('path', [
-    '', '/v2', '/v2/devices', '/v2/deployables', '/v2/attributes', '/v2/agents',
-    '/v2/accelerator_requests', '/v2/device_profiles?limit=2', '/device_profiles?limit=2'])
+@pytest.mark.parametrize(
+    'path',
+    [
+        '',
+        '/v2',
+        '/v2/devices',
+        '/v2/deployables',
+        '/v2/attributes',
+        '/v2/agents',
+        '/v2/accelerator_requests',
+        '/v2/device_profiles?limit=2',
+        '/device_profiles?limit=2',
+    ],
+)
 def test_every_link_leads_somewhere(endpoint, get, path):
     found = set(links(get(f'{endpoint[0]}{path}')))
     assert found
@@ -99,8 +119,11 @@ def test_the_description_says_where_it_is_about(endpoint, get):
 def test_the_sdk_finds_its_way(endpoint, suffix):
     url, trusted = endpoint
     with openstack.connection.Connection(
-            auth_type='none', auth={'endpoint': f'{url}{suffix}'}, verify=trusted,
-            accelerator_endpoint_override=f'{url}{suffix}') as connection:
+        auth_type='none',
+        auth={'endpoint': f'{url}{suffix}'},
+        verify=trusted,
+        accelerator_endpoint_override=f'{url}{suffix}',
+    ) as connection:
         sdk = connection.accelerator
         assert {each.name for each in sdk.device_profiles(limit=2)} == PROFILES
         [device] = sdk.devices()

@@ -25,21 +25,25 @@ class Listener:
         self._server = messaging.get_notification_listener(
             self._transport,
             [messaging.Target(topic=topic) for topic in conf.oslo_messaging_notifications.topics],
-            [self], executor='threading')
+            [self],
+            executor='threading',
+        )
         self._server.start()
 
     def error(self, ctxt, publisher_id, event_type, payload, metadata):
+        assert (payload.pop('version'), payload.pop('at')[:2]) == ('1.0', '20')
         self._heard.put(('error', publisher_id, event_type, payload, ctxt))
 
     def info(self, ctxt, publisher_id, event_type, payload, metadata):
+        assert (payload.pop('version'), payload.pop('at')[:2]) == ('1.0', '20')
         self._heard.put(('info', publisher_id, event_type, payload, ctxt))
 
-    def next(self):
-        return self._heard.get(timeout=PATIENCE)
-
-    @property
-    def is_silent(self):
-        return self._heard.empty()
+    def next(self, noun='device'):
+        """The next one about this."""
+        while True:
+            heard = self._heard.get(timeout=PATIENCE)
+            if heard[2].startswith(f'{noun}.'):
+                return heard
 
     def stop(self):
         self._server.stop()
@@ -50,9 +54,12 @@ class Listener:
 @pytest.fixture
 def cloud(tmp_path):
     # queues are shared by a whole broker: this name tells ours from others'
-    cloud = Cloud(tmp_path, more='[agent]\nresync_interval = 3600\n'
-                  '[oslo_messaging_notifications]\ndriver = messagingv2\n'
-                  f'topics = notifications-{uuid.uuid4()}\n')
+    cloud = Cloud(
+        tmp_path,
+        more='[agent]\nresync_interval = 3600\n'
+        '[oslo_messaging_notifications]\ndriver = messagingv2\n'
+        f'topics = notifications-{uuid.uuid4()}\n',
+    )
     cloud.start()
     yield cloud
     cloud.stop()
@@ -67,9 +74,11 @@ def listener(cloud):
 
 @pytest.fixture
 def host(cloud, listener):
-    host = cloud.host(make=SimHost, drivers=['intel_qat_driver'],
-                      cards=[{'model': '8086:4940', 'at': ADDRESS}])
+    host = cloud.host(
+        make=SimHost, drivers=['intel_qat_driver'], cards=[{'model': '8086:4940', 'at': ADDRESS}]
+    )
     cloud.rest()  # else it may see a card that is only half gone
+    assert listener.next()[2] == 'device.added'
     return host
 
 
@@ -86,9 +95,17 @@ def test_a_device_that_falls_ill_and_recovers_is_told(cloud, host, listener):
     fault = payload.pop('fault')
     assert 'fatal PCI errors' in fault
     assert payload == {
-        'uuid': device['uuid'], 'hostname': 'compute1', 'key': ADDRESS, 'type': 'QAT',
-        'vendor': '8086', 'model': device['model'], 'driver_name': 'intel_qat_driver',
-        'status': 'enabled', 'is_missing': False, 'instance_uuids': []}
+        'uuid': device['uuid'],
+        'hostname': 'compute1',
+        'key': ADDRESS,
+        'type': 'QAT',
+        'vendor': '8086',
+        'model': device['model'],
+        'driver_name': 'intel_qat_driver',
+        'status': 'enabled',
+        'is_missing': False,
+        'instance_uuids': [],
+    }
     assert set(ctxt) <= {'request_id', 'client_timeout'}
 
     look(cloud)  # the same again is no news
@@ -113,12 +130,47 @@ def test_whose_server_suffers_is_told(cloud, host, listener):
     assert cloud.get('/devices')['devices'] == []
 
 
-def test_devices_that_come_and_go_in_good_health_are_no_news(cloud, host, listener):
+def test_devices_that_come_and_go_are_told(cloud, host, listener):
     host.plug_in('8086:4940', at='0000:70:00.0')
     eventually(lambda: len(cloud.get('/devices')['devices']) == 2)
     host.pull_out('0000:70:00.0')
     eventually(lambda: len(cloud.get('/devices')['devices']) == 1)
-    host.show(ADDRESS, 'aer_dev_fatal', ILL)
-    look(cloud)
-    assert listener.next()[3]['key'] == ADDRESS
-    assert listener.is_silent
+    for event in ('device.added', 'device.removed'):
+        priority, _, told, payload, _ = listener.next()
+        assert (priority, told, payload['key']) == ('info', event, '0000:70:00.0')
+
+
+def test_the_use_of_an_accelerator_is_told_from_its_start_to_its_end(cloud, host, listener):
+    profile = cloud.profile('qat', {'resources:CUSTOM_QAT': '1'})
+    server = str(uuid.uuid4())
+    [arq] = cloud.request('qat')
+    assert cloud.bind([arq], instance=server).status_code == 202
+    cloud.call('DELETE', f'/accelerator_requests?instance={server}')
+    heard = [listener.next('arq') for _ in range(3)]
+    assert [(event, payload['before'], payload['state']) for _, _, event, payload, _ in heard] == [
+        ('arq.create', None, 'Initial'),
+        ('arq.bind', 'Initial', 'Bound'),
+        ('arq.delete', 'Bound', 'Deleting'),
+    ]
+    assert heard[1][3] == {
+        'uuid': arq['uuid'],
+        'state': 'Bound',
+        'before': 'Initial',
+        'hostname': 'compute1',
+        'instance_uuid': server,
+        'project_id': 'noauth',
+        'resource_class': 'CUSTOM_QAT',
+        'reason': None,
+        'device_profile_uuid': profile['uuid'],
+        'device_profile_name': 'qat',
+    }
+
+
+def test_agents_and_profiles_are_told(cloud, host, listener):
+    cloud.profile('qat', {'resources:CUSTOM_QAT': '1'})
+    _, _, event, payload, _ = listener.next('device_profile')
+    assert (event, payload['name']) == ('device_profile.created', 'qat')
+    cloud.standalone.remove_host('compute1')
+    cloud.standalone.add_host(host)
+    _, _, event, payload, _ = listener.next('agent')
+    assert (event, payload['hostname']) == ('agent.started', 'compute1')

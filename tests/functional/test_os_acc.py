@@ -12,6 +12,7 @@ import os_acc
 from cyborg.accelerator.drivers import fake
 from cyborg.conductor.rpcapi import ConductorAPI
 from cyborg.sim import nova as sim_nova
+from os_acc import libvirt
 from tests.fixtures.cloud import Cloud, FakeHost, eventually
 from tests.functional.test_server_actions import SETTINGS, Compute
 
@@ -22,8 +23,7 @@ FPGA = {'resources:FPGA': '2', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
 def compute(cloud):
     """What nova-compute has: os_acc, initialised for its host."""
     cloud.host()
-    os_acc.initialize(cloud.standalone.conf, host='compute1',
-                      transport=cloud.standalone.transport)
+    os_acc.initialize(cloud.standalone.conf, host='compute1', transport=cloud.standalone.transport)
     return cloud
 
 
@@ -39,13 +39,18 @@ def gpu_cloud(tmp_path):
 
 
 def initialize(cloud, host, timeout=60):
-    os_acc.initialize(cloud.standalone.conf, host=host, transport=cloud.standalone.transport,
-                      timeout=timeout)
+    os_acc.initialize(
+        cloud.standalone.conf, host=host, transport=cloud.standalone.transport, timeout=timeout
+    )
 
 
 def server():
-    return {'uuid': str(uuid.uuid4()), 'name': 'vm', 'project_id': 'p1',
-            'image_uuid': str(uuid.uuid4())}
+    return {
+        'uuid': str(uuid.uuid4()),
+        'name': 'vm',
+        'project_id': 'p1',
+        'image_uuid': str(uuid.uuid4()),
+    }
 
 
 def test_what_is_plugged_is_shown_and_what_is_unplugged_is_gone(compute):
@@ -57,6 +62,9 @@ def test_what_is_plugged_is_shown_and_what_is_unplugged_is_gone(compute):
     assert {arq['state'] for arq in arqs} == {'Bound'}
     assert {arq['project_id'] for arq in arqs} == {'p1'}
     assert all(each['pci_id'].startswith('0000:0c:') for each in plugged)
+    # the fake driver's devices do not exist: neither Nova nor the library attaches them
+    assert {each['attach_target'] for each in plugged} == {'none'}
+    assert libvirt.hostdevs(plugged) == libvirt.hostdevs(arqs) == []
     assert os_acc.unplug(instance) == 2
     assert compute.arqs(instance=instance['uuid']) == []
     assert os_acc.unplug(instance) == 0
@@ -90,41 +98,63 @@ def test_what_rest_bound_can_be_unplugged(compute):
 
 def test_a_flavor_without_a_profile_says_itself_what_it_wants(compute):
     instance = server()
-    plugged = os_acc.plug(instance, {'uuid': compute.rp()},
-                          {'resources:FPGA': '1', 'resources:VCPU': '4', 'hw:cpu_policy': 'x'})
+    plugged = os_acc.plug(
+        instance,
+        {'uuid': compute.rp()},
+        {'resources:FPGA': '1', 'resources:VCPU': '4', 'hw:cpu_policy': 'x'},
+    )
     assert len(plugged) == 1
 
 
 def test_traits_of_a_flavor_that_speak_of_the_host_are_not_asked_of_the_device(compute):
-    plugged = os_acc.plug(server(), {'uuid': compute.rp()}, {
-        'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required',
-        'trait:HW_CPU_X86_AVX2': 'required', 'trait:COMPUTE_NODE': 'required'})
+    plugged = os_acc.plug(
+        server(),
+        {'uuid': compute.rp()},
+        {
+            'resources:FPGA': '1',
+            'trait:CUSTOM_FAKE_DEVICE': 'required',
+            'trait:HW_CPU_X86_AVX2': 'required',
+            'trait:COMPUTE_NODE': 'required',
+        },
+    )
     assert len(plugged) == 1
 
 
 def test_novas_mapping_of_groups_to_providers_is_understood(compute):
     compute.profile('two', FPGA)
-    plugged = os_acc.plug(server(), {'device_profile_0': [compute.rp()]},
-                          {'accel:device_profile': 'two'})
+    plugged = os_acc.plug(
+        server(), {'device_profile_0': [compute.rp()]}, {'accel:device_profile': 'two'}
+    )
     assert len(plugged) == 2
 
 
-@pytest.mark.parametrize('specs, sentence', [
-    ({'accel:device_profile': 'unknown'}, 'Device profile not found'),
-    ({'resources:VGPU': '1'}, 'asks neither for a device profile'),
-    ({'resources:FPGA': '17'}, 'no free attach handle'),
-    ({'resources:FPGA': '1', 'trait:CUSTOM_NOT_THERE': 'required'}, 'does not fit'),
-    ({'accel:device_profile': 'gzip'}, 'driver fake_driver cannot load images'),
-    ({'accel:device_profile': 'two', 'accel:function_name': 'gzip'}, 'The flavor asks for accel:'),
-    ({'resources:FPGA': '1', 'accel:function_id': '3AFB'}, 'cannot load images into it'),
-    ({'resources:FPGA': '1', 'accel:no_such_key': 'x'}, 'accel:no_such_key is not known'),
-    ({'resources:FPGA': '1', 'accel:bitstream_id': 'none !'}, 'must be the uuid of an image'),
-    ({'resources:FPGA': '1', 'trait:CUSTOM BLANK': 'required'}, 'is neither a standard trait'),
-    ({'resources1:FPGA': '1', 'trait1:CUSTOM_X': 'wanted'}, 'group 1: the value of trait:CUSTOM'),
-    ({'resources:FPGA': '20000'}, 'at most 1024 are allowed'),
-    ({'resources:FPGA': '1', f'bitstream:{uuid.UUID(int=1)}': 'required'},
-     'The flavor asks for bitstream:00000000'),
-])
+@pytest.mark.parametrize(
+    'specs, sentence',
+    [
+        ({'accel:device_profile': 'unknown'}, 'Device profile not found'),
+        ({'resources:VGPU': '1'}, 'asks neither for a device profile'),
+        ({'resources:FPGA': '17'}, 'no free attach handle'),
+        ({'resources:FPGA': '1', 'trait:CUSTOM_NOT_THERE': 'required'}, 'does not fit'),
+        ({'accel:device_profile': 'gzip'}, 'driver fake_driver cannot load images'),
+        (
+            {'accel:device_profile': 'two', 'accel:function_name': 'gzip'},
+            'The flavor asks for accel:',
+        ),
+        ({'resources:FPGA': '1', 'accel:function_id': '3AFB'}, 'cannot load images into it'),
+        ({'resources:FPGA': '1', 'accel:no_such_key': 'x'}, 'accel:no_such_key is not known'),
+        ({'resources:FPGA': '1', 'accel:bitstream_id': 'none !'}, 'must be the uuid of an image'),
+        ({'resources:FPGA': '1', 'trait:CUSTOM BLANK': 'required'}, 'is neither a standard trait'),
+        (
+            {'resources1:FPGA': '1', 'trait1:CUSTOM_X': 'wanted'},
+            'group 1: the value of trait:CUSTOM',
+        ),
+        ({'resources:FPGA': '20000'}, 'at most 1024 are allowed'),
+        (
+            {'resources:FPGA': '1', f'bitstream:{uuid.UUID(int=1)}': 'required'},
+            'driver fake_driver cannot load images',
+        ),
+    ],
+)
 def test_a_plug_that_cannot_be_done_says_why_and_leaves_nothing(compute, specs, sentence):
     compute.profile('two', FPGA)
     compute.profile('gzip', FPGA | {'accel:function_id': '3AFB'})
@@ -134,15 +164,21 @@ def test_a_plug_that_cannot_be_done_says_why_and_leaves_nothing(compute, specs, 
 
 
 def test_numbered_groups_are_served_by_the_providers_that_nova_chose(compute):
-    plugged = os_acc.plug(server(), {'': [str(uuid.uuid4())], '1': [compute.rp()]}, {
-        'resources:VCPU': '4', 'resources1:FPGA': '2', 'trait1:CUSTOM_FAKE_DEVICE': 'required'})
+    plugged = os_acc.plug(
+        server(),
+        {'': [str(uuid.uuid4())], '1': [compute.rp()]},
+        {'resources:VCPU': '4', 'resources1:FPGA': '2', 'trait1:CUSTOM_FAKE_DEVICE': 'required'},
+    )
     assert len(plugged) == 2
 
 
 @pytest.mark.parametrize('project, is_allowed', [('mine', True), ('p1', False)])
 def test_a_private_profile_is_for_its_projects_only(compute, project, is_allowed):
-    compute.call('POST', '/device_profiles', json=[
-        {'name': 'private', 'projects': ['mine'], 'groups': [FPGA]}])
+    compute.call(
+        'POST',
+        '/device_profiles',
+        json=[{'name': 'private', 'projects': ['mine'], 'groups': [FPGA]}],
+    )
     instance = server() | {'project_id': project}
     specs = {'accel:device_profile': 'private'}
     if is_allowed:
@@ -152,13 +188,16 @@ def test_a_private_profile_is_for_its_projects_only(compute, project, is_allowed
         os_acc.plug(instance, {'uuid': compute.rp()}, specs)
 
 
-@pytest.mark.parametrize('first, other', [
-    ({'accel:device_profile': 'two'}, {'accel:device_profile': 'one'}),
-    ({'accel:device_profile': 'two'}, {'resources:FPGA': '2'}),
-    ({'resources:FPGA': '1'}, {'resources:FPGA': '2'}),
-    ({'resources:FPGA': '1'}, {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}),
-    ({'resources:FPGA': '1'}, {'resources:VGPU': '1'}),
-])
+@pytest.mark.parametrize(
+    'first, other',
+    [
+        ({'accel:device_profile': 'two'}, {'accel:device_profile': 'one'}),
+        ({'accel:device_profile': 'two'}, {'resources:FPGA': '2'}),
+        ({'resources:FPGA': '1'}, {'resources:FPGA': '2'}),
+        ({'resources:FPGA': '1'}, {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}),
+        ({'resources:FPGA': '1'}, {'resources:VGPU': '1'}),
+    ],
+)
 def test_a_plug_that_asks_for_something_else_is_refused(compute, first, other):
     compute.profile('two', FPGA)
     compute.profile('one', {'resources:FPGA': '1'})
@@ -175,8 +214,9 @@ def test_a_profile_that_changes_does_not_touch_what_is_plugged(compute):
     profile = compute.profile('two', FPGA)
     instance, specs = server(), {'accel:device_profile': 'two'}
     held = os_acc.plug(instance, {'uuid': compute.rp()}, specs)
-    compute.call('PATCH', f'/device_profiles/{profile["uuid"]}',
-                 json={'groups': [{'resources:FPGA': '1'}]})
+    compute.call(
+        'PATCH', f'/device_profiles/{profile["uuid"]}', json={'groups': [{'resources:FPGA': '1'}]}
+    )
     assert os_acc.plug(instance, {'uuid': compute.rp()}, specs) == held
 
 
@@ -188,11 +228,12 @@ def test_a_plug_on_another_host_releases_what_was_held_and_says_so(compute, capl
     [moved] = os_acc.plug(instance, {'uuid': compute.rp('compute2')}, {'resources:FPGA': '1'})
     # it has what it plugged last
     assert [(arq['uuid'], arq['hostname']) for arq in compute.arqs()] == [
-        (moved['arq_uuid'], 'compute2')]
+        (moved['arq_uuid'], 'compute2')
+    ]
     # the history of the old request and the log tell why it is gone
     steps = compute.get(f'/accelerator_requests/{held["arq_uuid"]}/history')['history']
     assert steps[-1]['reason'] == 'Its server was plugged on host compute2.'
-    assert 'is plugged on compute2: what it held on compute1 is released' in caplog.text
+    assert 'is plugged on compute2: its handles on compute1 are released' in caplog.text
 
 
 # -- answers that get lost, hosts that fail ---------------------------------------------------
@@ -207,6 +248,7 @@ def test_an_answer_of_the_conductor_that_is_lost_is_asked_for_again(compute, mon
             lost.append(answer)
             raise messaging.MessagingTimeout('No conductor answered in time')
         return answer
+
     monkeypatch.setattr(ConductorAPI, 'plug_instance', late)
     instance = server()
     plugged = os_acc.plug(instance, {'uuid': compute.rp()}, {'resources:FPGA': '1'})
@@ -219,6 +261,7 @@ def test_a_conductor_that_never_answers_leaves_the_outcome_open(compute, monkeyp
     def late(*args, **kwargs):
         ask(*args, **kwargs)
         raise messaging.MessagingTimeout('No conductor answered plug_instance in time')
+
     monkeypatch.setattr(ConductorAPI, 'plug_instance', late)
     monkeypatch.setattr(os_acc, '_link', os_acc._link._replace(call_timeout=1))
     instance = server()
@@ -240,6 +283,26 @@ def test_a_host_that_cannot_prepare_the_device_fails_the_plug(gpu_cloud):
     assert os_acc.unplug(instance) == 0
 
 
+def test_a_vgpu_is_bound_when_libvirt_has_noticed_it(gpu_cloud):
+    cloud, may_show = gpu_cloud, threading.Event()
+    host, parent = cloud.hosts['compute1'], '0000:3b:00.0'
+    host.tools['virsh'] = lambda *words: '\n'.join(
+        libvirt.node_device(each, parent) for each in host.mdevs() if may_show.is_set()
+    )
+    instance, gpu = server(), {'uuid': cloud.rp(name='3b:00.0')}
+    with futures.ThreadPoolExecutor(max_workers=1) as executor:
+        plugging = executor.submit(os_acc.plug, instance, gpu, {'resources:VGPU': '1'})
+        # the mediated device is there, but libvirt does not show it
+        eventually(host.mdevs)
+        with pytest.raises(futures.TimeoutError):
+            plugging.result(timeout=0.5)
+        assert [arq['state'] for arq in cloud.arqs()] == ['BindStarted']
+        may_show.set()
+        [plugged] = plugging.result()
+    assert list(host.mdevs()) == [plugged['mdev_uuid']]
+    assert [arq['state'] for arq in cloud.arqs()] == ['Bound']
+
+
 def test_a_failed_attempt_whose_caller_went_away_is_neither_counted_nor_in_the_way(gpu_cloud):
     cloud = gpu_cloud
     cloud.profile('vgpu', {'resources:VGPU': '1'})
@@ -257,8 +320,12 @@ def test_a_failed_attempt_whose_caller_went_away_is_neither_counted_nor_in_the_w
 def test_two_plugs_of_an_instance_at_once_are_one(compute):
     instance = server()
     with futures.ThreadPoolExecutor(max_workers=8) as executor:
-        answers = list(executor.map(lambda _: os_acc.plug(
-            instance, {'uuid': compute.rp()}, {'resources:FPGA': '1'}), range(8)))
+        answers = list(
+            executor.map(
+                lambda _: os_acc.plug(instance, {'uuid': compute.rp()}, {'resources:FPGA': '1'}),
+                range(8),
+            )
+        )
     assert answers == [answers[0]] * 8
     assert len(compute.arqs()) == 1
 
@@ -269,10 +336,12 @@ def test_many_instances_are_plugged_at_once(compute):
 
     def live(instance):
         with futures.ThreadPoolExecutor(max_workers=1) as executor:
-            future = executor.submit(os_acc.plug, instance, {'uuid': compute.rp()},
-                                     {'resources:FPGA': '1'})
+            future = executor.submit(
+                os_acc.plug, instance, {'uuid': compute.rp()}, {'resources:FPGA': '1'}
+            )
             [plugged] = future.result()
             return plugged['pci_id']
+
     with futures.ThreadPoolExecutor(max_workers=8) as executor:
         assert len(set(executor.map(live, instances))) == 8
         assert list(executor.map(os_acc.unplug, instances)) == [1] * 8
@@ -302,6 +371,7 @@ def test_a_driver_whose_first_look_fails_is_waited_for(cloud, monkeypatch):
         if not is_mended.is_set():
             raise RuntimeError('the bus hangs')
         return look(self)
+
     monkeypatch.setattr(fake.FakeDriver, 'discover', discover)
     cloud.host('bad1')
     with pytest.raises(os_acc.CyborgAgentUnavailable, match='Driver fake_driver has not answered'):
@@ -318,6 +388,7 @@ def test_a_look_that_is_under_way_is_waited_for(compute, monkeypatch):
         has_begun.set()
         may_end.wait()
         return look(self)
+
     monkeypatch.setattr(fake.FakeDriver, 'discover', discover)
     compute.agent().inventory.wake()
     assert has_begun.wait(60)

@@ -34,9 +34,14 @@ def test_a_bound_arq_is_announced_to_nova_once(cloud, host):
     [bound] = cloud.arqs(instance=INSTANCE)
     assert bound['state'] == 'Bound'
     assert bound['attach_handle_type'] == 'TEST_PCI'
-    assert cloud.nova.wait_for_events(1) == [{
-        'name': 'accelerator-request-bound', 'server_uuid': INSTANCE, 'tag': arq['uuid'],
-        'status': 'completed'}]
+    assert cloud.nova.wait_for_events(1) == [
+        {
+            'name': 'accelerator-request-bound',
+            'server_uuid': INSTANCE,
+            'tag': arq['uuid'],
+            'status': 'completed',
+        }
+    ]
 
 
 def test_all_arqs_of_a_server_are_announced_in_one_request(cloud, host):
@@ -101,7 +106,7 @@ def test_a_bind_takes_nothing_from_a_running_server(cloud, host):
 def leaves_one(cloud, old, new):
     assert [arq['uuid'] for arq in cloud.arqs(instance=INSTANCE)] == [new['uuid']]
     last = cloud.get(f'/accelerator_requests/{old["uuid"]}/history')['history'][-1]
-    return last['event'] == 'delete' and 'Left from an earlier attempt' in last['reason']
+    return last['event'] == 'delete' and 'Left over from an earlier attempt' in last['reason']
 
 
 def test_left_over_arqs_of_a_shelved_server_make_way_for_its_new_ones(cloud, host):
@@ -193,8 +198,9 @@ def test_an_unchanged_host_costs_one_timestamp_and_no_call_to_placement(cloud, h
     calls = []
     placement = cloud.standalone.placement
     send = placement.session.session.send
-    placement.session.session.send = lambda *args, **kwargs: calls.append(args) or send(
-        *args, **kwargs)
+    placement.session.session.send = lambda *args, **kwargs: (
+        calls.append(args) or send(*args, **kwargs)
+    )
     with cloud.statements() as statements:
         agent.inventory.sync()
         agent.inventory.beat()

@@ -42,20 +42,25 @@ def test_a_request_keeps_the_group_that_it_was_made_with(cloud, name):
     assert after == before | {'device_profile_name': f'{name}-b'}
     assert cloud.bind(after).status_code == 202
     assert len(cloud.request(f'{name}-b')) == 2
-    assert cloud.call('POST', '/accelerator_requests',
-                      json={'device_profile_name': name}).status_code == 404
+    assert (
+        cloud.call('POST', '/accelerator_requests', json={'device_profile_name': name}).status_code
+        == 404
+    )
     assert cloud.call('DELETE', f'/device_profiles/{profile["uuid"]}').status_code == 409
 
 
 def test_groups_and_what_they_ask_for_stay_in_their_order(cloud, name):
-    groups = [{'trait:CUSTOM_Z': 'required', 'resources:FPGA': '1', 'accel:attach_target': 'VM'},
-              {'resources:PGPU': '1', 'trait:CUSTOM_B': 'required', 'trait:CUSTOM_A': 'forbidden'}]
+    groups = [
+        {'trait:CUSTOM_Z': 'required', 'resources:FPGA': '1', 'accel:attach_target': 'VM'},
+        {'resources:PGPU': '1', 'trait:CUSTOM_B': 'required', 'trait:CUSTOM_A': 'forbidden'},
+    ]
     made = cloud.profile(name, *groups)
     shown = cloud.get(f'/device_profiles/{name}')['device_profile']
     [listed] = cloud.get(f'/device_profiles?name={name}')['device_profiles']
     for profile in (made, shown, listed):
         assert [list(group.items()) for group in profile['groups']] == [
-            list(group.items()) for group in groups]
+            list(group.items()) for group in groups
+        ]
 
 
 def test_a_disabled_profile_serves_those_who_have_it(cloud, name):
@@ -78,8 +83,7 @@ def test_an_unchanged_field_stays_as_it_is(cloud, name):
     assert after['updated_at'] >= after['created_at']
 
 
-@pytest.mark.parametrize('projects, shown', [
-    (['b', 'a'], ['a', 'b']), ([], []), (None, None)])
+@pytest.mark.parametrize('projects, shown', [(['b', 'a'], ['a', 'b']), ([], []), (None, None)])
 def test_whom_a_profile_is_for_can_change(cloud, name, projects, shown):
     cloud.profile(name, GROUP)
     change(cloud, name, projects=['x', 'a'])
@@ -95,8 +99,9 @@ def test_a_profile_goes_or_is_used_and_never_both(cloud, name, attempt):
 
     def use():
         start.wait()
-        return cloud.call('POST', '/accelerator_requests',
-                          json={'device_profile_name': name}).status_code
+        return cloud.call(
+            'POST', '/accelerator_requests', json={'device_profile_name': name}
+        ).status_code
 
     def remove():
         start.wait()
@@ -116,8 +121,11 @@ def test_of_two_that_want_a_name_one_gets_it(cloud, name):
 
     def rename(letter):
         start.wait()
-        return cloud.call('PATCH', f'/device_profiles/{name}-{letter}',
-                          json={'name': name, 'projects': ['p', letter]}).status_code
+        return cloud.call(
+            'PATCH',
+            f'/device_profiles/{name}-{letter}',
+            json={'name': name, 'projects': ['p', letter]},
+        ).status_code
 
     with futures.ThreadPoolExecutor(2) as pool:
         assert sorted(pool.map(rename, 'ab')) == [200, 409]

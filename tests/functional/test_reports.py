@@ -24,8 +24,9 @@ def fpgas(tmp_path):
 
 
 def parts(cloud):
-    return {each['name'].removeprefix('compute1_')
-            for each in cloud.get('/deployables')['deployables']}
+    return {
+        each['name'].removeprefix('compute1_') for each in cloud.get('/deployables')['deployables']
+    }
 
 
 def faults(cloud):
@@ -34,8 +35,11 @@ def faults(cloud):
 
 def reserved(cloud):
     """Of each of our providers that offer something."""
-    return {name: provider['inventories']['FPGA']['reserved']
-            for name, provider in cloud.providers().items() if provider['inventories']}
+    return {
+        name: provider['inventories']['FPGA']['reserved']
+        for name, provider in cloud.providers().items()
+        if provider['inventories']
+    }
 
 
 def test_a_card_without_parts_of_which_a_region_is_held_hurts_no_other(fpgas):
@@ -64,13 +68,15 @@ def broken(monkeypatch):
             if card.key in keys:
                 card.deployables *= 2  # two parts of one name
             yield card
+
     monkeypatch.setattr(FakeDriver, 'discover', discover)
     return keys
 
 
 @pytest.mark.parametrize('is_known', [False, True])
 def test_a_card_that_cannot_be_stored_has_a_fault_and_the_others_are_offered(
-        cloud, broken, is_known):
+    cloud, broken, is_known
+):
     if not is_known:
         broken.add('FakeDevice')
     cloud.host()
@@ -79,8 +85,12 @@ def test_a_card_that_cannot_be_stored_has_a_fault_and_the_others_are_offered(
         broken.add('FakeDevice')
         cloud.agent().inventory.wake()
     eventually(lambda: faults(cloud) == [False, True])
-    eventually(lambda: reserved(cloud) == {'compute1_FakeDevice1': 0} | (
-        {'compute1_FakeDevice': 16} if is_known else {}))
+    eventually(
+        lambda: (
+            reserved(cloud)
+            == {'compute1_FakeDevice1': 0} | ({'compute1_FakeDevice': 16} if is_known else {})
+        )
+    )
     # when it can be stored again, all is well
     broken.clear()
     cloud.agent().inventory.wake()

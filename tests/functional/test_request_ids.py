@@ -21,6 +21,7 @@ def placement_ids(cloud, monkeypatch):
         if request.method != 'GET':
             found.append(request.headers.get('X-OpenStack-Request-ID'))
         return send(request, **options)
+
     monkeypatch.setattr(session, 'send', note)
     return found
 
@@ -30,10 +31,13 @@ def test_nova_hears_for_which_request_it_is_told(cloud):
     cloud.profile('fpga', {'resources:FPGA': '1'})
     [arq] = cloud.request('fpga')
     theirs = {'X-OpenStack-Request-ID': f'req-{uuid.uuid4()}'}
-    body = {arq['uuid']: [
-        {'op': 'add', 'path': '/hostname', 'value': 'compute1'},
-        {'op': 'add', 'path': '/device_rp_uuid', 'value': cloud.rp()},
-        {'op': 'add', 'path': '/instance_uuid', 'value': str(uuid.uuid4())}]}
+    body = {
+        arq['uuid']: [
+            {'op': 'add', 'path': '/hostname', 'value': 'compute1'},
+            {'op': 'add', 'path': '/device_rp_uuid', 'value': cloud.rp()},
+            {'op': 'add', 'path': '/instance_uuid', 'value': str(uuid.uuid4())},
+        ]
+    }
     answer = cloud.call('PATCH', '/accelerator_requests', json=body, headers=theirs)
     assert answer.status_code == 202
     assert cloud.nova.wait_for_events(1)
@@ -47,9 +51,16 @@ def test_placement_hears_for_which_request_it_is_changed(cloud, placement_ids):
     for action, reserved in (('disable', 16), ('enable', 0)):
         placement_ids.clear()
         theirs = f'req-{uuid.uuid4()}'
-        answer = cloud.call('POST', f'/devices/{device["uuid"]}/{action}',
-                            headers={'X-OpenStack-Request-ID': theirs})
+        answer = cloud.call(
+            'POST',
+            f'/devices/{device["uuid"]}/{action}',
+            headers={'X-OpenStack-Request-ID': theirs},
+        )
         assert answer.status_code == 204
-        eventually(lambda reserved=reserved: cloud.providers()['compute1_FakeDevice'][
-            'inventories']['FPGA']['reserved'] == reserved)
+        eventually(
+            lambda reserved=reserved: (
+                cloud.providers()['compute1_FakeDevice']['inventories']['FPGA']['reserved']
+                == reserved
+            )
+        )
         assert set(placement_ids) == {theirs}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of all conductors one at a time sweeps, and any can tell what it found."""
+"""One conductor at a time sweeps, and every conductor can return the results."""
 
 import concurrent.futures
 import datetime
@@ -37,6 +37,7 @@ def sweeps(cloud, monkeypatch):
     def noted(self):
         done.append(self)
         sweep(self)
+
     monkeypatch.setattr(Sweep, 'sweep', noted)
     return done
 
@@ -44,8 +45,9 @@ def sweeps(cloud, monkeypatch):
 def let_leases_end(cloud):
     """As if time had passed."""
     with cloud.standalone.db.writer() as session:
-        session.execute(sa.update(models.Round).values(
-            until=models.now() - datetime.timedelta(days=1)))
+        session.execute(
+            sa.update(models.Round).values(until=models.now() - datetime.timedelta(days=1))
+        )
 
 
 def conductors(cloud):
@@ -70,11 +72,13 @@ def test_two_conductors_that_wake_together_sweep_once(cloud, sweeps):
 
 
 def test_a_conductor_that_is_killed_as_it_sweeps_is_replaced_when_its_lease_ends(
-        cloud, sweeps, monkeypatch):
+    cloud, sweeps, monkeypatch
+):
     first, second = conductors(cloud)
 
     def die(*arguments):
         raise Killed
+
     with monkeypatch.context() as patch:
         patch.setattr(first, '_prune', die)
         with pytest.raises(Killed):
@@ -100,8 +104,7 @@ def test_what_a_conductor_found_is_told_by_any(cloud):
     assert 'cyborg_arqs{state="Initial"} 2.0' in scrape(cloud)
 
 
-def test_the_figures_of_a_conductor_that_slept_beyond_its_lease_are_not_kept(
-        cloud, monkeypatch):
+def test_the_figures_of_a_conductor_that_slept_beyond_its_lease_are_not_kept(cloud, monkeypatch):
     cloud.profile('p', {'resources:FPGA': '1'})
     first, second = conductors(cloud)
     finish = first._finish
@@ -111,6 +114,7 @@ def test_the_figures_of_a_conductor_that_slept_beyond_its_lease_are_not_kept(
         let_leases_end(cloud)
         second.round()
         finish(*arguments)
+
     monkeypatch.setattr(first, '_finish', oversleep)
     monkeypatch.setattr(first, '_audit', lambda: None)
     first.round()

@@ -11,8 +11,10 @@ from cyborg.api import microversions
 from cyborg.cmd.api import Server
 
 #: the SDK warns of what it does itself
-pytestmark = [pytest.mark.any_database,
-              pytest.mark.filterwarnings('ignore::PendingDeprecationWarning')]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.filterwarnings('ignore::PendingDeprecationWarning'),
+]
 
 INSTANCE = str(uuid.uuid4())
 
@@ -29,8 +31,10 @@ def server(cloud):
 @pytest.fixture
 def sdk(server):
     connection = openstack.connection.Connection(
-        auth_type='none', auth={'endpoint': server.url},
-        accelerator_endpoint_override=f'{server.url}/v2')
+        auth_type='none',
+        auth={'endpoint': server.url},
+        accelerator_endpoint_override=f'{server.url}/v2',
+    )
     yield connection.accelerator
     connection.close()
 
@@ -39,7 +43,10 @@ def test_it_discovers_the_versions_there_are(sdk, server):
     data = sdk.get_endpoint_data()
     assert data.url.rstrip('/') == f'{server.url}/v2'
     assert (data.api_version, data.min_microversion, data.max_microversion) == (
-        (2, 0), (2, 0), tuple(microversions.HIGHEST))
+        (2, 0),
+        (2, 0),
+        tuple(microversions.HIGHEST),
+    )
 
 
 def test_it_sees_devices_and_their_parts(sdk):
@@ -57,20 +64,24 @@ def test_it_goes_through_all_pages(sdk):
 
 
 def test_it_binds_and_releases_a_device(sdk, cloud):
-    profile = sdk.create_device_profile(name='one', description=None,
-                                        groups=[{'resources:FPGA': '1'}])
+    profile = sdk.create_device_profile(
+        name='one', description=None, groups=[{'resources:FPGA': '1'}]
+    )
     request = sdk.create_accelerator_request(device_profile_name='one')
     assert request.state == 'Initial'
     values = {'hostname': 'compute1', 'device_rp_uuid': cloud.rp(), 'instance_uuid': INSTANCE}
-    sdk.update_accelerator_request(request.id, [
-        {'op': 'add', 'path': f'/{name}', 'value': value} for name, value in values.items()])
+    sdk.update_accelerator_request(
+        request.id,
+        [{'op': 'add', 'path': f'/{name}', 'value': value} for name, value in values.items()],
+    )
     bound = sdk.get_accelerator_request(request.id)
     assert (bound.state, bound.instance_uuid) == ('Bound', INSTANCE)
     assert bound.attach_handle_info['domain'] == '0000'
     with pytest.raises(exceptions.ConflictException, match='used by accelerator requests'):
         sdk.delete_device_profile(profile.id)
-    sdk.update_accelerator_request(request.id, [
-        {'op': 'remove', 'path': f'/{name}'} for name in values])
+    sdk.update_accelerator_request(
+        request.id, [{'op': 'remove', 'path': f'/{name}'} for name in values]
+    )
     assert [each.state for each in sdk.accelerator_requests()] == ['Unbound']
     sdk.delete_accelerator_request(request.id, ignore_missing=False)
     sdk.delete_device_profile(profile.id, ignore_missing=False)

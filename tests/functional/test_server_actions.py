@@ -23,8 +23,10 @@ from tests.fixtures.servers import Failed, Server
 
 CARD = '0000:3b:00.0'
 #: what the host must prepare, and what it need not, in one server
-GROUPS = ({'resources:VGPU': '2', 'trait:OWNER_CYBORG': 'required'},
-          {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'})
+GROUPS = (
+    {'resources:VGPU': '2', 'trait:OWNER_CYBORG': 'required'},
+    {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'},
+)
 SETTINGS = '[gpu_devices]\nenabled_vgpu_types = nvidia-232\n[conductor]\nsweep_interval = 1\n'
 
 
@@ -33,8 +35,12 @@ class Compute(SimHost):
     virtual GPUs, or refuse to."""
 
     def __init__(self, name, directory):
-        super().__init__(name, directory, [{'model': '10de:1eb8', 'at': CARD}],
-                         ('nvidia_gpu_driver', 'fake_driver'))
+        super().__init__(
+            name,
+            directory,
+            [{'model': '10de:1eb8', 'at': CARD}],
+            ('nvidia_gpu_driver', 'fake_driver'),
+        )
         self.is_broken, self.goes_on, write = False, threading.Event(), self.sysfs.writer
         self.goes_on.set()
 
@@ -44,6 +50,7 @@ class Compute(SimHost):
                 if self.is_broken:
                     raise OSError(5, 'No power')
             write(path, *args)
+
         self.sysfs.writer = write_as_it_pleases
 
 
@@ -78,28 +85,49 @@ def require_order(cloud, *servers):
     for server in servers:
         assert {arq['state'] for arq in server.accelerators} == {'Bound'}
         assert [arq['attach_handle_type'] for arq in server.accelerators] == [
-            'MDEV', 'MDEV', 'TEST_PCI']
+            'MDEV',
+            'MDEV',
+            'TEST_PCI',
+        ]
         assert {arq['hostname'] for arq in server.accelerators} == {server.host}
     handle = models.AttachHandle
-    eventually(lambda: not rows(cloud, sa.select(handle.uuid).where(
-        handle.withheld.is_not(None), handle.deployable.has(
-            models.Deployable.device.has(models.Device.hostname.in_(cloud.standalone.agents))))))
+    eventually(
+        lambda: (
+            not rows(
+                cloud,
+                sa.select(handle.uuid).where(
+                    handle.withheld.is_not(None),
+                    handle.deployable.has(
+                        models.Deployable.device.has(
+                            models.Device.hostname.in_(cloud.standalone.agents)
+                        )
+                    ),
+                ),
+            )
+        )
+    )
     for name in cloud.standalone.agents:
-        wanted = {arq['attach_handle_uuid'] for server in servers for arq in server.accelerators
-                  if arq['attach_handle_type'] == 'MDEV' and server.host == name}
+        wanted = {
+            arq['attach_handle_uuid']
+            for server in servers
+            for arq in server.accelerators
+            if arq['attach_handle_type'] == 'MDEV' and server.host == name
+        }
         eventually(lambda name=name, wanted=wanted: set(cloud.hosts[name].mdevs()) == wanted)
     given = {arq['attach_handle_uuid'] for server in servers for arq in server.accelerators}
     assert set(rows(cloud, sa.select(handle.uuid).where(handle.arq_id.is_not(None)))) == given
     assert {arq['uuid'] for arq in cloud.arqs()} == {
-        arq['uuid'] for server in servers for arq in server.accelerators}
+        arq['uuid'] for server in servers for arq in server.accelerators
+    }
     eventually(lambda: not rows(cloud, sa.select(models.NovaEvent.id)))
     eventually(lambda: not findings(cloud))
 
 
 def findings(cloud):
     nova = Nova(keystone.connect(cloud.standalone.conf, 'nova'))
-    found = Audit(cloud.standalone.db, Allocations(cloud.standalone.placement), nova,
-                  datetime.timedelta(0)).look()
+    found = Audit(
+        cloud.standalone.db, Allocations(cloud.standalone.placement), nova, datetime.timedelta(0)
+    ).look()
     # what a host that is down has to clean is to be found
     return [each.what for each in found if 'waits for its clean-up' not in each.what]
 
@@ -124,7 +152,7 @@ def test_two_servers_of_one_request_share_a_card(cloud):
     for each in servers:
         each.create('compute1')
     require_order(cloud, *servers)
-    with pytest.raises(Failed, match='no valid host'):
+    with pytest.raises(Failed, match='No valid host'):
         Server(cloud, 'mixed').create('compute1')
     require_order(cloud, *servers)
 
@@ -197,7 +225,8 @@ def test_a_server_whose_host_restarts_has_the_same_devices(cloud, server):
     eventually(lambda: {arq['state'] for arq in cloud.arqs()} == {'Bound'})
     server.reboot()
     assert [arq['attach_handle_uuid'] for arq in server.accelerators] == [
-        arq['attach_handle_uuid'] for arq in first]
+        arq['attach_handle_uuid'] for arq in first
+    ]
     require_order(cloud, server)
 
 
@@ -206,7 +235,8 @@ def test_a_server_whose_host_restarts_has_the_same_devices(cloud, server):
 
 @pytest.mark.parametrize('host', ['compute1', 'compute2'])
 def test_a_shelved_server_holds_nothing_and_gets_its_devices_when_it_is_unshelved(
-        cloud, server, host):
+    cloud, server, host
+):
     server.create('compute1')
     server.shelve()
     require_order(cloud)
@@ -224,8 +254,7 @@ def test_what_a_server_had_when_it_was_shelved_it_can_have_again_at_once(cloud, 
 
 
 @pytest.mark.parametrize('host', ['compute1', 'compute2'])
-def test_an_unshelve_that_fails_late_does_not_stand_in_the_way_of_the_next(
-        cloud, server, host):
+def test_an_unshelve_that_fails_late_does_not_stand_in_the_way_of_the_next(cloud, server, host):
     server.create('compute1')
     server.shelve()
     with pytest.raises(Failed, match='did not start'):
@@ -303,8 +332,7 @@ def evacuated(cloud, server):
 
 
 @pytest.mark.parametrize('restart', ['its agent', 'the host'])
-def test_a_source_that_comes_back_is_cleaned_and_the_server_left_alone(
-        cloud, evacuated, restart):
+def test_a_source_that_comes_back_is_cleaned_and_the_server_left_alone(cloud, evacuated, restart):
     before = evacuated.accelerators
     if restart == 'the host':
         cloud.hosts['compute1'].reboot()

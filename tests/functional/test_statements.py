@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What requests cost the database: so many statements, however much there is in it."""
+"""The number of SQL statements of a request does not depend on the number of rows."""
 
 import uuid
 
@@ -36,23 +36,55 @@ def empty(cloud):
 def fill(cloud, count):
     """So many of everything."""
     numbers, now = range(1, count + 1), models.now()
-    card = {'hostname': HOST, 'type': 'FPGA', 'vendor': '8086', 'driver_name': 'd',
-            'std_board_info': {}, 'vendor_board_info': {}, 'status': 'enabled'}
+    card = {
+        'hostname': HOST,
+        'type': 'FPGA',
+        'vendor': '8086',
+        'driver_name': 'd',
+        'std_board_info': {},
+        'vendor_board_info': {},
+        'status': 'enabled',
+    }
     rows = {
-        models.Agent: lambda n: {'hostname': f'h{n}', 'last_heartbeat': now, 'sequence': 1,
-                                 'digest': '', 'is_ready': True, 'drivers': [],
-                                 'conflicts': {}},
+        models.Agent: lambda n: {
+            'hostname': f'h{n}',
+            'last_heartbeat': now,
+            'sequence': 1,
+            'digest': '',
+            'is_ready': True,
+            'drivers': [],
+            'conflicts': {},
+        },
         models.Device: lambda n: card | {'key': f'k{n}'},
-        models.Deployable: lambda n: {'device_id': n, 'name': f'd{n}', 'num_accelerators': 1,
-                                      'rp_uuid': str(uuid.uuid4()), 'driver_name': 'd'},
-        models.Attribute: lambda n: {'deployable_id': (n + 1) // 2, 'key': 'k', 'value': 'v',
-                                     'parent_attribute_id': n - 1 if n % 2 == 0 else None},
+        models.Deployable: lambda n: {
+            'device_id': n,
+            'name': f'd{n}',
+            'num_accelerators': 1,
+            'rp_uuid': str(uuid.uuid4()),
+            'driver_name': 'd',
+        },
+        models.Attribute: lambda n: {
+            'deployable_id': (n + 1) // 2,
+            'key': 'k',
+            'value': 'v',
+            'parent_attribute_id': n - 1 if n % 2 == 0 else None,
+        },
         models.DeviceProfile: lambda n: {'name': f'p{n}', 'groups': [], 'is_private': True},
         models.DeviceProfileProject: lambda n: {'device_profile_id': n, 'project_id': 'p'},
-        models.ExtArq: lambda n: {'device_profile_id': n, 'device_profile_group_id': 0,
-                                  'group': {}, 'hostname': HOST, 'project_id': 'p'},
-        models.AttachHandle: lambda n: {'deployable_id': n, 'key': 'k', 'type': 'PCI',
-                                        'info': {}, 'arq_id': n},
+        models.ExtArq: lambda n: {
+            'device_profile_id': n,
+            'device_profile_group_id': 0,
+            'group': {},
+            'hostname': HOST,
+            'project_id': 'p',
+        },
+        models.AttachHandle: lambda n: {
+            'deployable_id': n,
+            'key': 'k',
+            'type': 'PCI',
+            'info': {},
+            'arq_id': n,
+        },
     }
     with cloud.standalone.db.writer() as session:
         for model, make in rows.items():
@@ -67,10 +99,15 @@ def cost(cloud, method, path, status=200, **options):
     return len(statements), response
 
 
-COLLECTIONS = {'/device_profiles': 'device_profiles', '/accelerator_requests': 'arqs',
-               '/devices': 'devices', '/deployables': 'deployables',
-               '/attributes': 'attributes', '/attributes?nested=true': 'attributes',
-               '/agents': 'agents'}
+COLLECTIONS = {
+    '/device_profiles': 'device_profiles',
+    '/accelerator_requests': 'arqs',
+    '/devices': 'devices',
+    '/deployables': 'deployables',
+    '/attributes': 'attributes',
+    '/attributes?nested=true': 'attributes',
+    '/agents': 'agents',
+}
 
 
 @pytest.mark.usefixtures('empty')
@@ -92,6 +129,34 @@ def test_a_list_costs_the_same_whatever_its_length(cloud, token, monkeypatch):
 
 
 @pytest.mark.usefixtures('empty')
+def test_hand_backs_cost_the_same_whatever_their_number(cloud):
+    fill(cloud, MANY)
+    with cloud.standalone.db.writer() as session:
+        device = session.get(models.Device, 1)
+        handles = session.scalars(sa.select(models.AttachHandle.uuid)).all()
+        rows = [
+            {
+                'kind': 'clean',
+                'state': 'done',
+                'hostname': HOST,
+                'device_uuid': device.uuid,
+                'deployable_uuid': device.uuid,
+                'handle_uuid': handle,
+                'steps': [{'name': 'reset', 'seconds': 0.5, 'error': None}],
+            }
+            for handle in handles
+        ]
+        session.execute(sa.insert(models.Task), rows)
+        url = f'/devices/{device.uuid}/handbacks?result=done'
+    few, response = cost(cloud, 'GET', f'{url}&limit=1')
+    marker = response.json()['handbacks'][0]['uuid']
+    many, response = cost(cloud, 'GET', f'{url}&limit=1000')
+    assert len(response.json()['handbacks']) == 1000
+    more, _ = cost(cloud, 'GET', f'{url}&limit=1000&marker={marker}')
+    assert (few, many, more) == (1, 1, 2)
+
+
+@pytest.mark.usefixtures('empty')
 @pytest.mark.parametrize('token', ['admin:p', 'manager:p'])
 def test_one_thing_costs_the_same_whatever_there_is(cloud, token):
     costs, shown = [], COLLECTIONS.keys() - ({'/agents'} if token == 'manager:p' else set())
@@ -102,10 +167,11 @@ def test_one_thing_costs_the_same_whatever_there_is(cloud, token):
             key = COLLECTIONS[path]
             first = cloud.get(f'{path.partition("?")[0]}?limit=1')[key][0]['uuid']
             path, _, query = path.partition('?')
-            costs.append(cost(cloud, 'GET', f'{path}/{first}?{query}',
-                              headers={'X-Auth-Token': token})[0])
+            costs.append(
+                cost(cloud, 'GET', f'{path}/{first}?{query}', headers={'X-Auth-Token': token})[0]
+            )
     assert max(costs) <= 2
-    assert costs[:len(shown)] == costs[len(shown):]
+    assert costs[: len(shown)] == costs[len(shown) :]
 
 
 @pytest.fixture(params=[False, True], ids=['ready', 'prepared by its host'])
@@ -113,14 +179,29 @@ def provider(cloud, empty, request):
     """A deployable with room for many requests."""
     rp = str(uuid.uuid4())
     with cloud.standalone.db.writer() as session:
-        device = models.Device(hostname=HOST, type='FPGA', vendor='8086', driver_name='d',
-                               key='k', std_board_info={}, vendor_board_info={})
-        part = models.Deployable(device=device, name='d', num_accelerators=64, rp_uuid=rp,
-                                 driver_name='d')
-        part.attributes = [models.Attribute(key='rc', value='FPGA')]
+        device = models.Device(
+            hostname=HOST,
+            type='FPGA',
+            vendor='8086',
+            driver_name='d',
+            key='k',
+            std_board_info={},
+            vendor_board_info={},
+        )
+        part = models.Deployable(
+            device=device,
+            name='d',
+            num_accelerators=64,
+            rp_uuid=rp,
+            driver_name='d',
+            resource_class='FPGA',
+        )
         part.attach_handles = [
-            models.AttachHandle(key=str(number), type='PCI', info={},
-                                is_host_prepared=request.param) for number in range(64)]
+            models.AttachHandle(
+                key=str(number), type='PCI', info={}, is_host_prepared=request.param
+            )
+            for number in range(64)
+        ]
         session.add(device)
     return rp
 
@@ -128,14 +209,14 @@ def provider(cloud, empty, request):
 @pytest.mark.usefixtures('empty')
 @pytest.mark.parametrize('token', ['admin:p', 'member:p'])
 @pytest.mark.parametrize('groups, units', [(1, 1), (1, 64), (20, 3)])
-def test_creating_requests_costs_the_same_for_any_number(cloud, groups, units, token,
-                                                         monkeypatch):
+def test_creating_requests_costs_the_same_for_any_number(cloud, groups, units, token, monkeypatch):
     cloud.profile('p', *[{'resources:FPGA': str(units)}] * groups)
     monkeypatch.setitem(cloud.session.headers, 'X-Auth-Token', token)
-    count, response = cost(cloud, 'POST', '/accelerator_requests', 201,
-                           json={'device_profile_name': 'p'})
+    count, response = cost(
+        cloud, 'POST', '/accelerator_requests', 201, json={'device_profile_name': 'p'}
+    )
     assert len(response.json()['arqs']) == groups * units
-    assert count <= 4
+    assert count <= 5  # the fifth stores the key that makes a repetition harmless
 
 
 @pytest.mark.parametrize('token', ['admin:p', 'member:p'])
@@ -145,10 +226,14 @@ def test_a_server_costs_what_it_has(cloud, provider, number, token, monkeypatch)
     cloud.profile('p', {'resources:FPGA': str(number)})
     monkeypatch.setitem(cloud.session.headers, 'X-Auth-Token', token)
     arqs = cloud.request('p')
-    body = {arq['uuid']: [
-        {'op': 'add', 'path': '/hostname', 'value': HOST},
-        {'op': 'add', 'path': '/device_rp_uuid', 'value': provider},
-        {'op': 'add', 'path': '/instance_uuid', 'value': instance}] for arq in arqs}
+    body = {
+        arq['uuid']: [
+            {'op': 'add', 'path': '/hostname', 'value': HOST},
+            {'op': 'add', 'path': '/device_rp_uuid', 'value': provider},
+            {'op': 'add', 'path': '/instance_uuid', 'value': instance},
+        ]
+        for arq in arqs
+    }
     bound, _ = cost(cloud, 'PATCH', '/accelerator_requests', 202, json=body)
     assert bound <= 6 + 2 * number
     read, response = cost(cloud, 'GET', f'/accelerator_requests?instance={instance}')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What belongs to others does not exist, whichever way one asks for it."""
+"""Objects of other projects are not found, by any operation."""
 
 import uuid
 
@@ -36,18 +36,24 @@ def other(cloud):
 @pytest.fixture
 def profile(admin):
     """A profile with a name of its own, for the projects that a test says."""
+
     def make(projects=None):
         name = f'p-{uuid.uuid4()}'
-        response = admin.call('POST', '/device_profiles', json=[
-            {'name': name, 'groups': [GROUP], 'projects': projects}])
+        response = admin.call(
+            'POST',
+            '/device_profiles',
+            json=[{'name': name, 'groups': [GROUP], 'projects': projects}],
+        )
         assert response.status_code == 201, response.text
         return response.json()
+
     return make
 
 
 def request(person, profile):
-    return person.call('POST', '/accelerator_requests',
-                       json={'device_profile_name': profile['name']})
+    return person.call(
+        'POST', '/accelerator_requests', json={'device_profile_name': profile['name']}
+    )
 
 
 # -- accelerator requests --------------------------------------------------------------------
@@ -59,9 +65,15 @@ def arq(mine, profile):
 
 
 @pytest.mark.parametrize('vouched', [False, True])
-@pytest.mark.parametrize('method, path', [
-    ('GET', '/accelerator_requests/{}'), ('GET', '/accelerator_requests/{}/history'),
-    ('DELETE', '/accelerator_requests/{}'), ('DELETE', '/accelerator_requests?arqs={}')])
+@pytest.mark.parametrize(
+    'method, path',
+    [
+        ('GET', '/accelerator_requests/{}'),
+        ('GET', '/accelerator_requests/{}/history'),
+        ('DELETE', '/accelerator_requests/{}'),
+        ('DELETE', '/accelerator_requests?arqs={}'),
+    ],
+)
 def test_a_foreign_request_is_not_found(cloud, arq, vouched, method, path):
     stranger = Person(cloud, project='other', vouched=vouched)
     assert stranger.call(method, path.format(arq['uuid'])).status_code == 404
@@ -77,8 +89,8 @@ def test_a_foreign_request_is_in_no_list(cloud, mine, admin, arq, vouched):
     other = Person(cloud, project='other', vouched=vouched)
 
     def listed(person):
-        return arq['uuid'] in [each['uuid'] for each in
-                               person.get('/accelerator_requests')['arqs']]
+        return arq['uuid'] in [each['uuid'] for each in person.get('/accelerator_requests')['arqs']]
+
     assert (listed(mine), listed(other), listed(admin)) == (True, False, True)
     assert other.get(f'/accelerator_requests?project_id={arq["project_id"]}') == {'arqs': []}
 
@@ -94,10 +106,12 @@ def test_a_foreign_request_marks_no_page(mine, other, arq):
 
 def test_requests_of_others_are_not_unbound(cloud, arq):
     body = {arq['uuid']: [{'op': 'remove', 'path': '/hostname'}]}
-    for person, status in ((Person(cloud, project='other'), 403),
-                           (Person(cloud, 'admin', 'admins'), 403),
-                           (Person(cloud, project='other', vouched=True), 404),
-                           (Person(cloud, 'admin', 'admins', vouched=True), 202)):
+    for person, status in (
+        (Person(cloud, project='other'), 403),
+        (Person(cloud, 'admin', 'admins'), 403),
+        (Person(cloud, project='other', vouched=True), 404),
+        (Person(cloud, 'admin', 'admins', vouched=True), 202),
+    ):
         assert person.call('PATCH', '/accelerator_requests', json=body).status_code == status
 
 
@@ -117,17 +131,29 @@ class Nova:
         """Build the server, or evacuate it."""
         asked = Person(self._cloud, role, project, vouched=True)
         [arq] = request(asked, self._profile).json()['arqs']
-        answer = asked.call('PATCH', '/accelerator_requests', json={arq['uuid']: [
-            {'op': 'add', 'path': f'/{name}', 'value': value} for name, value in (
-                ('hostname', 'compute1'), ('device_rp_uuid', self._part['rp_uuid']),
-                ('instance_uuid', self.server))]})
+        answer = asked.call(
+            'PATCH',
+            '/accelerator_requests',
+            json={
+                arq['uuid']: [
+                    {'op': 'add', 'path': f'/{name}', 'value': value}
+                    for name, value in (
+                        ('hostname', 'compute1'),
+                        ('device_rp_uuid', self._part['rp_uuid']),
+                        ('instance_uuid', self.server),
+                    )
+                ]
+            },
+        )
         assert answer.status_code == 202, answer.text
         return arq['uuid']
 
     def requests(self, role='member', project='mine'):
         asked = Person(self._cloud, role, project, vouched=True)
-        return [arq['uuid'] for arq in asked.get(
-            f'/accelerator_requests?instance={self.server}')['arqs']]
+        return [
+            arq['uuid']
+            for arq in asked.get(f'/accelerator_requests?instance={self.server}')['arqs']
+        ]
 
     def delete(self, role='member', project='mine'):
         asked = Person(self._cloud, role, project, vouched=True)
@@ -210,15 +236,20 @@ def test_a_profile_for_no_project_is_for_administrators(mine, admin, profile):
 
 def test_a_name_is_taken_even_if_one_does_not_see_by_whom(cloud, admin, profile):
     private = profile(['other'])
-    taken = admin.call('POST', '/device_profiles', json=[
-        {'name': private['name'], 'groups': [GROUP]}])
+    taken = admin.call(
+        'POST', '/device_profiles', json=[{'name': private['name'], 'groups': [GROUP]}]
+    )
     assert taken.status_code == 409
 
 
 def test_a_request_outlives_the_visibility_of_its_profile(mine, admin, profile):
     private = profile(['mine'])
     [arq] = request(mine, private).json()['arqs']
-    assert admin.call('PATCH', f'/device_profiles/{private["uuid"]}',
-                      json={'projects': []}).status_code == 200
+    assert (
+        admin.call(
+            'PATCH', f'/device_profiles/{private["uuid"]}', json={'projects': []}
+        ).status_code
+        == 200
+    )
     assert mine.get(f'/accelerator_requests/{arq["uuid"]}') == arq
     assert request(mine, private).status_code == 404

@@ -51,8 +51,9 @@ class GpuHost(SimHost):
         """What tells one from another -> its type."""
         functions = (self.sysfs / 'bus/pci/devices').children('0000:3b:*')
         kinds = {node.name: node.read('nvidia/current_vgpu_type') for node in functions}
-        return self.mdevs() | {name: kind for name, kind in kinds.items()
-                               if kind not in (None, '0')}
+        return self.mdevs() | {
+            name: kind for name, kind in kinds.items() if kind not in (None, '0')
+        }
 
     def take_away(self):
         """The host driver, and the virtual functions with it."""
@@ -112,11 +113,13 @@ def host(cloud, way):
 @pytest.fixture
 def restart(cloud, host):
     """The agent starts anew."""
+
     def restart():
         if 'compute1' in cloud.standalone.agents:
             cloud.standalone.remove_host('compute1')
         agent = cloud.standalone.add_host(host)
         assert agent.inventory.is_ready.wait(PATIENCE)
+
     return restart
 
 
@@ -133,14 +136,20 @@ def bound(cloud, instance=INSTANCE):
 
 def missing(cloud):
     with cloud.standalone.db.reader() as session:
-        return session.connection().exec_driver_sql(
-            'SELECT count(*) FROM attach_handles WHERE is_missing').scalar()
+        return (
+            session.connection()
+            .exec_driver_sql('SELECT count(*) FROM attach_handles WHERE is_missing')
+            .scalar()
+        )
 
 
 def owed(cloud):
     with cloud.standalone.db.reader() as session:
-        return session.connection().exec_driver_sql(
-            'SELECT uuid FROM attach_handles WHERE withheld IS NOT NULL').all()
+        return (
+            session.connection()
+            .exec_driver_sql('SELECT uuid FROM attach_handles WHERE withheld IS NOT NULL')
+            .all()
+        )
 
 
 def test_it_is_made_at_bind_and_removed_at_unbind(cloud, host, way):
@@ -156,8 +165,9 @@ def test_it_is_made_at_bind_and_removed_at_unbind(cloud, host, way):
 def test_it_is_there_before_it_is_said_to_be(cloud, host, monkeypatch):
     conductor, seen = cloud.agent().worker._conductor, []
     tell = conductor.finish_tasks
-    monkeypatch.setattr(conductor, 'finish_tasks', lambda *args: (
-        seen.append(host.vgpus()), tell(*args))[1])
+    monkeypatch.setattr(
+        conductor, 'finish_tasks', lambda *args: (seen.append(host.vgpus()), tell(*args))[1]
+    )
     [arq] = bind(cloud)
     assert expected(arq) in seen[0]
 
@@ -171,8 +181,7 @@ def test_after_a_reboot_it_is_made_again_and_nova_hears_of_it(cloud, host, resta
     assert host.vgpus() == {}
     restart()
     events = cloud.nova.wait_for_events(2)
-    assert [(event['tag'], event['status']) for event in events] == [
-        (arq['uuid'], 'completed')] * 2
+    assert [(event['tag'], event['status']) for event in events] == [(arq['uuid'], 'completed')] * 2
     assert host.vgpus() == before
     assert bound(cloud)
 
@@ -229,6 +238,7 @@ def test_what_others_made_on_a_card_is_not_offered_again(cloud, host, way):
         [provider] = cloud.providers().values()
         [inventory] = provider['inventories'].values()
         return inventory['total'] - inventory['reserved']
+
     eventually(offered)
     at_first = offered()
     host.make_alien(way[1])
@@ -241,10 +251,12 @@ def test_what_others_made_on_a_card_is_not_offered_again(cloud, host, way):
 
 
 def test_what_is_plugged_and_what_is_bound_make_the_same_xml(cloud, host, way):
-    os_acc.initialize(cloud.standalone.conf, host='compute1',
-                      transport=cloud.standalone.transport)
-    plugged = os_acc.plug({'uuid': INSTANCE, 'name': 'vm', 'project_id': 'p1'},
-                          {'uuid': cloud.rp()}, {'accel:device_profile': 'one'})
+    os_acc.initialize(cloud.standalone.conf, host='compute1', transport=cloud.standalone.transport)
+    plugged = os_acc.plug(
+        {'uuid': INSTANCE, 'name': 'vm', 'project_id': 'p1'},
+        {'uuid': cloud.rp()},
+        {'accel:device_profile': 'one'},
+    )
     [device] = libvirt.hostdevs(plugged)
     assert [device] == libvirt.hostdevs(cloud.arqs(instance=INSTANCE))
     assert (device.mdev_uuid is not None, device.is_managed) == (way[2] == 'MDEV', False)
@@ -257,8 +269,10 @@ def test_what_a_vanished_card_held_stays_reserved_until_it_is_freed(cloud, host)
 
     def left():
         found = cloud.providers().get(name)
-        return found and {each['total'] - each['reserved']
-                          for each in found['inventories'].values()}
+        return found and {
+            each['total'] - each['reserved'] for each in found['inventories'].values()
+        }
+
     eventually(lambda: left() == {0})
     [arq] = cloud.arqs()
     assert arq['attach_handle_uuid']
@@ -276,8 +290,11 @@ def test_what_is_held_stays_reserved_while_its_card_is_seen_half_gone(cloud, hos
     cloud.agent().inventory.wake()
 
     def left():
-        return [(each['total'], each['reserved']) for each in
-                cloud.providers()[f'compute1_{CARD}']['inventories'].values()]
+        return [
+            (each['total'], each['reserved'])
+            for each in cloud.providers()[f'compute1_{CARD}']['inventories'].values()
+        ]
+
     eventually(lambda: left() == [(1, 1)])
     assert cloud.arqs()[0]['attach_handle_uuid'] == arq['attach_handle_uuid']
 
@@ -307,6 +324,7 @@ class Death:
         def act(*args):
             do(*args)
             self._fail()
+
         setattr(self._guard._driver, verb, act)
         self._silence()
 
@@ -336,7 +354,8 @@ STEPS = ['before', 'after', 'before_telling', 'after_telling']
 
 @pytest.mark.parametrize('step', STEPS)
 def test_an_agent_that_dies_while_it_attaches_loses_and_doubles_nothing(
-        cloud, host, restart, kind, step):
+    cloud, host, restart, kind, step
+):
     death = Death(cloud)
     getattr(death, step)('attach')
     assert cloud.bind(cloud.request('two'), instance=INSTANCE).status_code == 202
@@ -351,7 +370,8 @@ def test_an_agent_that_dies_while_it_attaches_loses_and_doubles_nothing(
 
 @pytest.mark.parametrize('step', STEPS)
 def test_an_agent_that_dies_while_it_detaches_loses_and_doubles_nothing(
-        cloud, host, restart, kind, step):
+    cloud, host, restart, kind, step
+):
     kept = bind(cloud, instance=OTHER)
     bind(cloud, 'two')
     death = Death(cloud)
@@ -373,8 +393,11 @@ def test_the_operators_other_choice_waits_until_the_old_one_is_gone(cloud, host,
     name = f'compute1_{CARD}'
 
     def left():
-        return {each['total'] - each['reserved']
-                for each in cloud.providers()[name]['inventories'].values()}
+        return {
+            each['total'] - each['reserved']
+            for each in cloud.providers()[name]['inventories'].values()
+        }
+
     assert left() == {0}
     assert cloud.call('DELETE', f'/accelerator_requests?instance={INSTANCE}').status_code == 204
     eventually(lambda: not host.vgpus())
