@@ -13,13 +13,11 @@ class ArqStates(Directive):
 
     def run(self):
         events = [event for event in arq_states.Event if arq_states.TRANSITIONS[event]]
-        lines = ['.. list-table::', '   :header-rows: 1', '   :stub-columns: 1', '',
-                 '   * - State']
+        lines = ['.. list-table::', '   :header-rows: 1', '   :stub-columns: 1', '', '   * - State']
         lines += [f'     - {event}' for event in events]
         for state in arq_states.State:
             lines.append(f'   * - {state}')
-            lines += [f'     - {arq_states.TRANSITIONS[event].get(state, "")}'
-                      for event in events]
+            lines += [f'     - {arq_states.TRANSITIONS[event].get(state, "")}' for event in events]
         node = nodes.section()
         self.state.nested_parse(StringList(lines, source='arq_states'), 0, node)
         return node.children
