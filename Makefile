@@ -20,7 +20,7 @@ PARALLEL := -n auto --dist worksteal
 PYTEST_ARGS ?=
 
 SCRIPTS := $(shell find .ci devstack tools -type f \( -name '*.sh' -o -path .ci/run \
-             -o -path devstack/settings -o -path 'devstack/lib/*' \) 2>/dev/null)
+             -o -name settings -o -path 'devstack/lib/*' \) 2>/dev/null)
 
 # pbr reads the version from git; an archive of the tree has no history to tell it.
 ifeq ($(shell git rev-parse --is-inside-work-tree 2>/dev/null),)
@@ -28,7 +28,7 @@ export PBR_VERSION ?= 0.0.1
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo run test lint shellcheck types unit functional test-faults fuzz test-services test-release test-kernel bench bench-services docs sample \
+.PHONY: help venv demo run test lint shellcheck types unit coverage functional test-faults fuzz test-services test-kill test-upgrade test-release on-nova on-glance on-databases test-kernel bench bench-services docs sample \
         wheels constraints clean
 
 help:  ## show this list
@@ -43,23 +43,29 @@ $(STAMP): constraints.txt requirements.txt test-requirements.txt setup.cfg pypro
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
 	@$(PIP) install -c constraints.txt setuptools wheel
 	@$(PIP) install -c constraints.txt -r test-requirements.txt -e '.[standalone,mysql,postgresql,signatures,sim]'
+	@if test -d .git && ! test -e .git/hooks/pre-commit && command -v git >/dev/null; then \
+	    $(BIN)/pre-commit install --allow-missing-config >/dev/null \
+	    || echo 'The checks do not run at each commit: pre-commit could not install its hook.'; fi
 	@touch $@
 
 demo: venv  ## see a request for an accelerator through, on simulated hardware
 	@$(BIN)/cyborg-standalone demo
 
-run: venv  ## run a whole Cyborg in one process until Ctrl-C
-	@$(BIN)/cyborg-standalone run
+# How it runs: for instance `make run RUN_ARGS="--port 8080 --description host.yaml"`.
+RUN_ARGS ?=
 
-test:  ## lint, types, unit and functional tests, in this order
+run: venv  ## run a whole Cyborg in one process until Ctrl-C, with a web page
+	@$(BIN)/cyborg-standalone run $(RUN_ARGS)
+
+test:  ## lint, types, unit and functional tests with their coverage, in this order
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory types
-	@$(MAKE) --no-print-directory unit
-	@$(MAKE) --no-print-directory functional
+	@$(MAKE) --no-print-directory coverage
 
 lint: venv  ## ruff on Python; bashate, bash -n and (where installed) shellcheck on shell
 	@echo "== lint"
 	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet . || { echo 'Run .venv/bin/ruff format'; exit 1; }
 	@$(BIN)/bashate --ignore E006 $(SCRIPTS)
 	@for script in $(SCRIPTS); do bash -n "$$script" || exit 1; done
 	@if command -v shellcheck >/dev/null; then $(MAKE) --no-print-directory shellcheck; fi
@@ -67,13 +73,24 @@ lint: venv  ## ruff on Python; bashate, bash -n and (where installed) shellcheck
 shellcheck:
 	@shellcheck --shell=bash --severity=warning --exclude=SC1090,SC1091,SC2034,SC2154 $(SCRIPTS)
 
-types: venv  ## mypy --strict over os_acc, cyborg/objects and cyborg/accelerator
+types: venv  ## mypy --strict over all of cyborg and os_acc
 	@echo "== types"
-	@$(BIN)/mypy --strict os_acc cyborg/objects cyborg/accelerator
+	@$(BIN)/mypy --strict cyborg os_acc
 
 unit: venv  ## the unit tests
 	@echo "== unit"
 	@$(PYTEST) -n auto --dist loadfile $(PYTEST_ARGS) tests/unit
+
+# Each process of the tests leaves a file, which are put together here. The floor is in pyproject.toml.
+coverage: venv  ## unit and functional tests, and the share of the lines that they run
+	@rm -f .coverage .coverage.*
+	@$(MAKE) --no-print-directory unit PYTEST_ARGS="-p tools.line_coverage $(PYTEST_ARGS)"
+	@$(MAKE) --no-print-directory functional PYTEST_ARGS="-p tools.line_coverage $(PYTEST_ARGS)"
+	@echo "== coverage (the files with most lines that no test runs; all: .venv/bin/coverage html)"
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report --sort=-miss --fail-under=0 | sed -n '1,12p; $$p'
+	@$(BIN)/coverage report --format=total >/dev/null || { \
+	    echo "The tests run fewer lines than the floor: [tool.coverage.report] in pyproject.toml."; exit 1; }
 
 functional: venv  ## the functional tests: SQLite, in-process messaging and Placement
 	@echo "== functional"
@@ -91,13 +108,14 @@ fuzz: venv  ## new examples: thousands of requests made from the API's descripti
 # Neighbours whose requirements are not ours: each in an environment of its own.
 .venv-keystone: NEEDS = 'keystone>=30.0.0,<31' waitress
 .venv-glance: NEEDS = 'glance>=33.0.0,<34' waitress
-.venv-clients: NEEDS = 'python-openstackclient>=10.5.0,<11'
+# (the commands of this repository are in both: they add to either set)
+.venv-clients: NEEDS = 'python-openstackclient>=10.5.0,<11' 'osc-placement>=4.9.1,<5' -e '.[osc]'
 .venv-tempest: NEEDS = 'tempest>=47.0.0,<48' 'cyborg-tempest-plugin>=2.8.0,<3'
 .venv-uwsgi: NEEDS = uwsgi
-# The weigher's test in tests/unit/os_acc runs where this is.
-.venv-nova: NEEDS = 'nova>=34.0.0,<35'
+# The tests of WITH_NOVA run where this is: with Nova's own scheduler and libvirt driver.
+.venv-nova: NEEDS = 'nova>=34.0.0,<35' pymysql waitress
 # The last one without accelerator commands of its own, which would hide these.
-.venv-cyborgclient: NEEDS = 'python-openstackclient>=8.3.0,<9' 'python-cyborgclient>=3.0.0,<4'
+.venv-cyborgclient: NEEDS = 'python-openstackclient>=10.3.0,<10.4' 'python-cyborgclient>=3.0.0,<4' -e '.[osc]'
 
 .venv-keystone .venv-glance .venv-clients .venv-cyborgclient .venv-tempest .venv-uwsgi .venv-nova:
 	@echo "Installing $(NEEDS) into $@"
@@ -107,39 +125,93 @@ fuzz: venv  ## new examples: thousands of requests made from the API's descripti
 
 # Cyborg with the versions of an OpenStack release, as deployers install it.
 SERIES := 2026.1 2026.2
-ON_SERIES := tests/unit tests/functional/test_path.py tests/functional/test_profiles.py \
-             tests/functional/test_programming.py
+ON_SERIES := tests/functional/test_path.py tests/functional/test_profiles.py \
+             tests/functional/test_programming.py tests/functional/test_deployers.py
+# Other Pythons that this machine has, with the newest release. One that is asked for by
+# `make test-release OTHER_PYTHONS=3.13` must be there.
+python = $(shell for each in python$(1) $(HOME)/.pyenv/versions/$(1).*/bin/python; do \
+           "$$each" -c '' 2>/dev/null && { command -v "$$each"; break; }; done)
+OTHER_PYTHONS ?= $(foreach version,3.12 3.13,$(if $(call python,$(version)),$(version)))
 
-$(SERIES:%=.venv-%): .venv-%: tools/constraints/%.txt
-	@echo "Installing Cyborg with the constraints of OpenStack $*"
-	@"$(PYTHON)" -m venv $@
-	@$@/bin/python -m pip --disable-pip-version-check --quiet install 'setuptools<81' wheel
+NEEDED_ON_SERIES := requirements.txt test-requirements.txt setup.cfg
+define install_on_series
+	@$@/bin/python -m pip --disable-pip-version-check --quiet install 'setuptools>=77,<81' wheel
 	@$@/bin/python -m pip --disable-pip-version-check --quiet install -c $< \
 	    -r test-requirements.txt '.[standalone,mysql,postgresql,signatures,sim]' || { rm -rf $@; exit 1; }
+endef
 
-test-release: $(SERIES:%=.venv-%)  ## unit and some functional tests with the libraries of OpenStack releases
+$(SERIES:%=.venv-%): .venv-%: tools/constraints/%.txt $(NEEDED_ON_SERIES)
+	@echo "Installing Cyborg with the constraints of OpenStack $*"
+	@rm -rf $@
+	@"$(PYTHON)" -m venv $@
+	$(install_on_series)
+
+.venv-py%: tools/constraints/$(lastword $(SERIES)).txt $(NEEDED_ON_SERIES)
+	@echo "Installing Cyborg with the constraints of OpenStack $(lastword $(SERIES)) and Python $*"
+	@rm -rf $@
+	@"$(or $(call python,$*),python$*)" -m venv $@
+	$(install_on_series)
+
+test-release: venv $(SERIES:%=.venv-%) $(OTHER_PYTHONS:%=.venv-py%)  ## what is too long for every change: the libraries of OpenStack releases, other Pythons, all functional tests on PostgreSQL
 	@for series in $(SERIES); do \
 	    echo "== OpenStack $$series"; \
+	    .venv-$$series/bin/python -m pytest -q -n auto --dist loadfile $(PYTEST_ARGS) tests/unit || exit 1; \
 	    .venv-$$series/bin/python -m pytest -q $(PARALLEL) $(PYTEST_ARGS) $(ON_SERIES) || exit 1; done
+	@for version in $(OTHER_PYTHONS); do \
+	    echo "== Python $$version"; \
+	    .venv-py$$version/bin/python -m pytest -q -n auto --dist loadfile $(PYTEST_ARGS) tests/unit || exit 1; done
+	@echo "== functional on RabbitMQ and PostgreSQL"
+	@$(BIN)/python -m tools.services rabbitmq postgresql -- $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m '$(ON_POSTGRESQL)' tests/functional
+	@echo "== the previous release and this one together"
+	@$(MAKE) --no-print-directory test-upgrade
 
 # What runs on RabbitMQ and a database server. On the second database server the tests are left out
 # in which SQL and transactions have little part: discovery and Placement, HTTP, other services.
-# A test without a mark runs on all.
+# A test without a mark runs on all, and with every change on the second one if its subject is SQL;
+# the others run there with `test-release`.
 ON_SERVERS := not embedded and not keystone and not clients
+ON_POSTGRESQL := $(ON_SERVERS) and not any_database
+ABOUT_SQL := $(patsubst %,tests/functional/test_%.py,\
+               audit availability binds engine hosts_in_trouble lists lost_answers path statements)
+
+test-upgrade: venv  ## the previous release and this one in every mixture, under load
+	@$(PYTEST) -s $(PYTEST_ARGS) tests/services/test_upgrade.py
+
+test-kill: venv  ## services are killed and restarted for two minutes under the load of 20 clients
+	@CYBORG_KILL_SECONDS=120 CYBORG_KILL_CLIENTS=20 $(PYTEST) -s $(PYTEST_ARGS) \
+	    -k mariadb tests/services/test_kill.py
+
+WITH_NOVA := tests/unit/os_acc/test_weigher.py tests/functional/test_nova_driver.py
 
 # The servers are private to each run and gone after it.
-test-services: venv .venv-keystone .venv-glance .venv-clients .venv-cyborgclient .venv-tempest  ## the functional and migration tests on real servers, Keystone, Glance, the openstack command and tempest
+test-services: venv .venv-keystone .venv-glance .venv-clients .venv-cyborgclient .venv-tempest .venv-nova  ## the functional and migration tests on real servers, Keystone, Glance, Nova's code, the openstack command, tempest and Chromium
 	@echo "== shellcheck"
 	@$(BIN)/python -m tools.services --need shellcheck -- $(MAKE) --no-print-directory shellcheck
-	@echo "== services as processes on these servers, killed and restarted, and tempest"
-	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS) --ignore=tests/services/test_kill.py tests/services
+	@echo "== services as processes on these servers, killed and restarted, tempest, and the page of the standalone in Chromium"
+	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS) --ignore=tests/services/test_kill.py \
+	    --ignore=tests/services/test_nova.py --ignore=tests/services/test_upgrade.py tests/services
 	@$(PYTEST) $(PYTEST_ARGS) tests/services/test_kill.py
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target on-nova on-glance on-databases
 	@echo "== Keystone, Glance and the openstack command"
-	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m 'keystone or clients' tests/functional
+	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m 'keystone or clients' \
+	    --ignore=tests/functional/test_fpga_pages.py tests/functional
 	@echo "== functional on RabbitMQ and MariaDB"
 	@$(BIN)/python -m tools.services rabbitmq mariadb -- $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m '$(ON_SERVERS)' tests/functional
 	@echo "== functional on RabbitMQ and PostgreSQL"
-	@$(BIN)/python -m tools.services rabbitmq postgresql -- $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m '$(ON_SERVERS) and not any_database' tests/functional
+	@$(BIN)/python -m tools.services rabbitmq postgresql -- $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m '$(ON_POSTGRESQL)' $(ABOUT_SQL)
+
+# Each of these mostly waits for its servers, and so they run side by side.
+on-nova:
+	@echo "== servers of a real Nova"
+	@$(PYTEST) $(PYTEST_ARGS) tests/services/test_nova.py
+	@echo "== Nova's own scheduler and libvirt driver"
+	@$(PYTEST) $(PYTEST_ARGS) $(WITH_NOVA)
+
+on-glance:
+	@echo "== the pages about FPGAs, on a real Glance"
+	@$(PYTEST) $(PYTEST_ARGS) -m 'keystone or clients' tests/functional/test_fpga_pages.py
+
+on-databases:
 	@echo "== migrations on MariaDB and PostgreSQL"
 	@$(BIN)/python -m tools.services mariadb postgresql -- $(PYTEST) $(PYTEST_ARGS) -m migrations tests
 
@@ -189,5 +261,6 @@ constraints:  ## resolve the requirements afresh and write constraints.txt
 	@rm -rf build/constraints
 
 clean:  ## remove everything that make made
-	@rm -rf $(VENV) .venv-* build dist doc/build .tox .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+	@if test -x $(BIN)/pre-commit && test -d .git; then $(BIN)/pre-commit uninstall >/dev/null || true; fi
+	@rm -rf $(VENV) .venv-* build dist doc/build .tox .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage htmlcov *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
