@@ -217,6 +217,7 @@ class Nova:
     """All services of Nova."""
 
     def __init__(self, surroundings: Surroundings, computes: Sequence[str]) -> None:
+        self.surroundings = surroundings
         self.conductor = Conductor('nova-conductor', surroundings)
         self.scheduler = Service('nova-scheduler', surroundings)
         self.api = Api('nova-api', surroundings)
