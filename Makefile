@@ -117,11 +117,15 @@ fuzz: venv  ## new examples: thousands of requests made from the API's descripti
 # The last one without accelerator commands of its own, which would hide these.
 .venv-cyborgclient: NEEDS = 'python-openstackclient>=10.3.0,<10.4' 'python-cyborgclient>=3.0.0,<4' -e '.[osc]'
 
-.venv-keystone .venv-glance .venv-clients .venv-cyborgclient .venv-tempest .venv-uwsgi .venv-nova:
+# (not at the same time as the other that installs this directory)
+.venv-cyborgclient: | .venv-clients
+NEIGHBOURS := .venv-keystone .venv-glance .venv-clients .venv-cyborgclient .venv-tempest .venv-nova
+
+$(NEIGHBOURS) .venv-uwsgi:
 	@echo "Installing $(NEEDS) into $@"
 	@"$(PYTHON)" -m venv $@
-	@$@/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt \
-	    setuptools $(NEEDS) || { rm -rf $@; exit 1; }
+	@$@/bin/python -m pip --disable-pip-version-check --quiet install --no-compile \
+	    -c constraints.txt setuptools $(NEEDS) || { rm -rf $@; exit 1; }
 
 # Cyborg with the versions of an OpenStack release, as deployers install it.
 SERIES := 2026.1 2026.2
@@ -152,7 +156,7 @@ $(SERIES:%=.venv-%): .venv-%: tools/constraints/%.txt $(NEEDED_ON_SERIES)
 	@"$(or $(call python,$*),python$*)" -m venv $@
 	$(install_on_series)
 
-test-release: venv $(SERIES:%=.venv-%) $(OTHER_PYTHONS:%=.venv-py%)  ## what is too long for every change: the libraries of OpenStack releases, other Pythons, all functional tests on PostgreSQL
+test-release: venv $(SERIES:%=.venv-%) $(OTHER_PYTHONS:%=.venv-py%)  ## what is too long for every change: the libraries of OpenStack releases, other Pythons, all functional tests on MariaDB and PostgreSQL
 	@for series in $(SERIES); do \
 	    echo "== OpenStack $$series"; \
 	    .venv-$$series/bin/python -m pytest -q -n auto --dist loadfile $(PYTEST_ARGS) tests/unit || exit 1; \
@@ -160,19 +164,25 @@ test-release: venv $(SERIES:%=.venv-%) $(OTHER_PYTHONS:%=.venv-py%)  ## what is 
 	@for version in $(OTHER_PYTHONS); do \
 	    echo "== Python $$version"; \
 	    .venv-py$$version/bin/python -m pytest -q -n auto --dist loadfile $(PYTEST_ARGS) tests/unit || exit 1; done
+	@echo "== functional on RabbitMQ and MariaDB"
+	@$(BIN)/python -m tools.services rabbitmq mariadb -- $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m '$(ON_SERVERS)' tests/functional
 	@echo "== functional on RabbitMQ and PostgreSQL"
 	@$(BIN)/python -m tools.services rabbitmq postgresql -- $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m '$(ON_POSTGRESQL)' tests/functional
 	@echo "== the previous release and this one together"
 	@$(MAKE) --no-print-directory test-upgrade
 
-# What runs on RabbitMQ and a database server. On the second database server the tests are left out
-# in which SQL and transactions have little part: discovery and Placement, HTTP, other services.
-# A test without a mark runs on all, and with every change on the second one if its subject is SQL;
-# the others run there with `test-release`.
+# What runs on RabbitMQ and a database server. On PostgreSQL the tests are left out in which SQL and
+# transactions have little part: discovery and Placement, HTTP, other services. With every change
+# those run whose subject is SQL, and on MariaDB also those about messages and the tasks of hosts;
+# all run with `test-release`.
 ON_SERVERS := not embedded and not keystone and not clients
 ON_POSTGRESQL := $(ON_SERVERS) and not any_database
-ABOUT_SQL := $(patsubst %,tests/functional/test_%.py,\
-               audit availability binds engine hosts_in_trouble lists lost_answers path statements)
+functional_tests = $(patsubst %,tests/functional/test_%.py,$(1))
+ABOUT_SQL := $(call functional_tests,audit availability binds engine hosts_in_trouble lists \
+               lost_answers path statements)
+ABOUT_MESSAGES := $(call functional_tests,abandoned bind_waits blanking_stories cleaning_stories \
+               fpga_stories late_messages os_acc programming repeated_posts reports rounds \
+               server_actions silent_agents takeover vgpus)
 
 test-upgrade: venv  ## the previous release and this one in every mixture, under load
 	@$(PYTEST) -s $(PYTEST_ARGS) tests/services/test_upgrade.py
@@ -184,7 +194,8 @@ test-kill: venv  ## services are killed and restarted for two minutes under the 
 WITH_NOVA := tests/unit/os_acc/test_weigher.py tests/functional/test_nova_driver.py
 
 # The servers are private to each run and gone after it.
-test-services: venv .venv-keystone .venv-glance .venv-clients .venv-cyborgclient .venv-tempest .venv-nova  ## the functional and migration tests on real servers, Keystone, Glance, Nova's code, the openstack command, tempest and Chromium
+test-services: venv  ## the functional and migration tests on real servers, Keystone, Glance, Nova's code, the openstack command, tempest and Chromium
+	@$(MAKE) --no-print-directory --jobs=3 $(NEIGHBOURS)
 	@echo "== shellcheck"
 	@$(BIN)/python -m tools.services --need shellcheck -- $(MAKE) --no-print-directory shellcheck
 	@echo "== services as processes on these servers, killed and restarted, tempest, and the page of the standalone in Chromium"
@@ -196,7 +207,7 @@ test-services: venv .venv-keystone .venv-glance .venv-clients .venv-cyborgclient
 	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m 'keystone or clients' \
 	    --ignore=tests/functional/test_fpga_pages.py tests/functional
 	@echo "== functional on RabbitMQ and MariaDB"
-	@$(BIN)/python -m tools.services rabbitmq mariadb -- $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m '$(ON_SERVERS)' tests/functional
+	@$(BIN)/python -m tools.services rabbitmq mariadb -- $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m '$(ON_SERVERS)' $(ABOUT_SQL) $(ABOUT_MESSAGES)
 	@echo "== functional on RabbitMQ and PostgreSQL"
 	@$(BIN)/python -m tools.services rabbitmq postgresql -- $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m '$(ON_POSTGRESQL)' $(ABOUT_SQL)
 
