@@ -8,7 +8,7 @@ from oslo_config import cfg
 
 from cyborg.conductor.engine import hosts
 from cyborg.conductor.engine.unit_of_work import transact
-from cyborg.db.sqlalchemy import agents, engine, models, revisions
+from cyborg.db.sqlalchemy import agents, clock, engine, revisions
 from cyborg.db.sqlalchemy.history import Cause
 
 #: what both commands print
@@ -39,7 +39,7 @@ def _database(conf: cfg.ConfigOpts) -> engine.Database:
 
 def list_agents(conf: cfg.ConfigOpts, options: Any) -> int:
     """Print a line for each agent: host, whether it is up and ready, why it is disabled."""
-    silent_since = models.now() - datetime.timedelta(seconds=conf.conductor.heartbeat_timeout)
+    silent_since = clock.now() - datetime.timedelta(seconds=conf.conductor.heartbeat_timeout)
     with _database(conf).reader() as session:
         found = agents.states(session)
     for each in found:

@@ -9,7 +9,7 @@ from oslo_config import cfg
 from cyborg import errors
 from cyborg.clients.placement import Placement
 from cyborg.conductor import forget
-from cyborg.db.sqlalchemy import deployables, engine, models, revisions
+from cyborg.db.sqlalchemy import clock, deployables, engine, revisions
 
 #: nova-compute caches its provider tree
 REMEMBERED = (
@@ -45,7 +45,7 @@ def forget_host(conf: cfg.ConfigOpts, options: Any) -> int:
     silent = datetime.timedelta(seconds=conf.conductor.heartbeat_timeout)
     placement = _placement(conf)
     if not options.force:
-        forget.require_gone(db, options.hostname, models.now() - silent)
+        forget.require_gone(db, options.hostname, clock.now() - silent)
     for what, count in forget.forget(db, options.hostname).items():
         print(f'{count} {what}')
     try:

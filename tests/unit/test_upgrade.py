@@ -14,7 +14,7 @@ from cyborg.agent.rpcapi import AgentAPI
 from cyborg.cmd import startup, status
 from cyborg.conductor.agent_versions import LowestVersion
 from cyborg.conductor.rpcapi import ConductorAPI
-from cyborg.db.sqlalchemy import agents, engine, migration, models, online_migrations
+from cyborg.db.sqlalchemy import agents, clock, engine, migration, models, online_migrations
 from cyborg.objects import manifests, object_lists
 from tests.fixtures import recorded_objects
 
@@ -440,7 +440,7 @@ def test_agents_get_the_version_that_the_oldest_of_those_alive_has_reported(data
         session.execute(
             sa.update(models.Agent)
             .where(models.Agent.hostname == 'old')
-            .values(last_heartbeat=models.now() - datetime.timedelta(seconds=61))
+            .values(last_heartbeat=clock.now() - datetime.timedelta(seconds=61))
         )
     lowest.read()
     assert lowest() == manifests.NEWEST
@@ -468,7 +468,7 @@ def test_tasks_are_sent_in_the_version_of_the_oldest_agent(
 
 
 def test_a_report_that_an_earlier_release_has_stored_is_asked_for_again(database):
-    since = models.now() - datetime.timedelta(seconds=60)
+    since = clock.now() - datetime.timedelta(seconds=60)
     accept(database, 'compute1', manifests.NEWEST)
     with database.writer() as session:
         assert agents.beat(session, 'compute1', '', since).is_current
