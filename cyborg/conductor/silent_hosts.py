@@ -19,7 +19,7 @@ from oslo_log import log
 
 from cyborg import errors, objects
 from cyborg.clients.placement import Reservations
-from cyborg.conductor.engine import inventory
+from cyborg.conductor.engine import providers
 from cyborg.db.sqlalchemy import agents, clock, devices
 from cyborg.db.sqlalchemy.engine import Database, Session
 
@@ -110,7 +110,7 @@ class SilentHosts:
     def _providers(self, hostname: str, *, is_silent: bool = False) -> dict[str, objects.Provider]:
         with self._db.reader() as session:
             rows = devices.load(session, hostname)
-            found = inventory.providers(
+            found = providers.tree(
                 session,
                 hostname,
                 rows,
