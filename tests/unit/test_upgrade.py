@@ -9,7 +9,7 @@ import oslo_messaging as messaging
 import pytest
 import sqlalchemy as sa
 
-from cyborg import context, errors, objects, rpc
+from cyborg import context, errors, objects, rpc, rpc_versions
 from cyborg.agent.rpcapi import AgentAPI
 from cyborg.cmd import startup, status
 from cyborg.conductor.agent_versions import LowestVersion
@@ -287,7 +287,7 @@ def test_reports_take_the_common_topic_when_conductors_of_this_release_are_gone(
     transport, serve, monkeypatch
 ):
     # given an agent that reports to a conductor of this release
-    monkeypatch.setattr(rpc, 'CAUTION', 0)
+    monkeypatch.setattr(rpc_versions, 'CAUTION', 0)
     client = ConductorAPI(transport, rpc.Limits(silence=2))
     for topic in TOPICS:
         serve(manifests.NEWEST, topic, NewConductor)
@@ -327,7 +327,7 @@ def test_a_refused_version_is_not_tried_again_for_a_while(transport, serve, monk
         client.report(context.internal(), report())
     # the first is the question for the topic of reports
     assert tried == ['2.0', '2.1', '2.0', '2.0', '2.0']
-    monkeypatch.setattr(client._client, '_cautious_until', 0.0)
+    monkeypatch.setattr(client._client._choice, '_cautious_until', 0.0)
     client.report(context.internal(), report())
     assert tried[5:] == ['2.1', '2.0']
 
