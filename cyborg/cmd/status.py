@@ -147,8 +147,7 @@ class Checks(upgradecheck.UpgradeCommands):
 def _of_database(check: Callable[[engine.Database], Any]) -> Any:
     """Return the result of a check, if the schema is the one of this release."""
     try:
-        db = engine.Database(startup.CONF.database.connection)
-        revisions.require_head(db)
+        db = revisions.open_current(startup.CONF.database.connection)
     except errors.ConfigError as error:
         return RESULT(CODE.SUCCESS, f'Not checked: {error.faultstring}')
     return check(db)
