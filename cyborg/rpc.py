@@ -25,6 +25,7 @@ from cyborg import (
 )
 from cyborg.conf import upgrade_levels
 from cyborg.objects import manifests
+from cyborg.rpc_versions import Added, VersionChoice
 
 LOG = log.getLogger(__name__)
 P = ParamSpec('P')
@@ -49,10 +50,6 @@ CONNECT_TIMEOUT = 4
 
 #: seconds for which a server sends nothing to a reply queue that was missing
 MISSING_QUEUE_PAUSE = 2
-#: seconds for which messages have an older version after a server has refused a newer one
-CAUTION = 60
-#: method -> arguments that are newer than the oldest version -> the version that they came with
-Added = Mapping[str, Mapping[str, str]]
 #: what a server of an earlier release answers, by the names of its errors
 UNSUPPORTED, NO_METHOD = messaging.UnsupportedVersion.__name__, messaging.NoSuchMethod.__name__
 #: every version of objects can be read with the same one
@@ -192,10 +189,7 @@ class Client:
         changed: Mapping[str, str] | None = None,
     ) -> None:
         self._whose, self._limits = whose, limits or Limits()
-        self._newest, self._added, self._changed = newest, added or {}, changed or {}
-        #: the version that a server refused, and until when it is not tried
-        self._refused: str | None = None
-        self._cautious_until = 0.0
+        self._choice = VersionChoice(whose, newest, added or {}, changed or {})
         self._answers = _Answers(transport)
         self._clients = {
             version: messaging.get_rpc_client(
@@ -286,7 +280,7 @@ class Client:
     ) -> Any:
         deadline = time.monotonic() + longest
         self._answers.connect(min(longest, CONNECT_TIMEOUT))
-        for version in self._versions(method, arguments):
+        for version in self._choice.versions(method, arguments):
             try:
                 return self._send(version, ctxt, method, arguments, deadline)
             except messaging.RemoteError as error:
@@ -297,8 +291,8 @@ class Client:
                     ) from error
                 if error.exc_type != UNSUPPORTED:
                     raise
-            self._note_refusal(version)
-        if method in self._changed:
+            self._choice.note_refusal(version)
+        if self._choice.is_changed(method):
             raise errors.IncompatibleRelease(
                 why=f'a {self._whose} has an older form of {method}. Try again when all are '
                 'upgraded.'
@@ -324,7 +318,7 @@ class Client:
                         timeout=max(deadline - time.monotonic(), 0.1),
                         call_monitor_timeout=self._limits.silence,
                     )
-                    .call(ctxt, method, **self._for(version, method, arguments))
+                    .call(ctxt, method, **self._choice.arguments(version, method, arguments))
                 )
         except messaging.MessagingTimeout as error:
             raise messaging.MessagingTimeout(
@@ -336,80 +330,10 @@ class Client:
         self, ctxt: context.RequestContext, method: str, to: str | None = None, **arguments: Any
     ) -> None:
         """Cast to the server of that name, or to any."""
-        version = self._versions(method, arguments, is_cast=True)[0]
+        version = self._choice.versions(method, arguments, is_cast=True)[0]
         client = self._clients[version] if to is None else self._clients[version].prepare(server=to)
         with self._timed(method), _readable_errors():
-            client.cast(ctxt, method, **self._for(version, method, arguments))
-
-    # -- versions --------------------------------------------------------------------------
-
-    def _versions(self, method: str, arguments: dict[str, Any], is_cast: bool = False) -> list[str]:
-        """Returns the versions in which a message can be sent, the best one first.
-
-        Nobody can refuse a cast. Those with objects are sent to agents, whose version is known;
-        lists of objects are smaller in the newest version.
-        """
-        if method in self._changed:
-            since, newest = (
-                manifests.parsed(self._changed[method]),
-                manifests.parsed(self._newest()),
-            )
-            return [each for each in self._clients if since <= manifests.parsed(each) <= newest]
-        added = self._added.get(method, {})
-        needed = [
-            *(added[name] for name in arguments if name in added),
-            *(
-                manifests.NEWEST if is_cast else manifests.needed(each.obj_name())
-                for each in _objects_in(arguments)
-            ),
-            manifests.OLDEST,
-        ]
-        limit = min(max(needed, key=manifests.parsed), self._limit(), key=manifests.parsed)
-        return sorted(
-            (each for each in self._clients if manifests.parsed(each) <= manifests.parsed(limit)),
-            key=manifests.parsed,
-            reverse=True,
-        )
-
-    def _limit(self) -> str:
-        if self._refused is None or time.monotonic() >= self._cautious_until:
-            return self._newest()
-        refused = manifests.parsed(self._refused)
-        older = [each for each in self._clients if manifests.parsed(each) < refused]
-        return min(
-            self._newest(),
-            max(older, key=manifests.parsed, default=manifests.OLDEST),
-            key=manifests.parsed,
-        )
-
-    def _note_refusal(self, version: str) -> None:
-        """Do not use a version for a while that a server has refused."""
-        if self._refused is None or time.monotonic() >= self._cautious_until:
-            LOG.info(
-                'A %s of an earlier release refuses version %s of RPC; older ones are used for %s '
-                'seconds.',
-                self._whose,
-                version,
-                CAUTION,
-            )
-        self._refused, self._cautious_until = version, time.monotonic() + CAUTION
-
-    def _for(self, version: str, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Returns the arguments that servers of a version have."""
-        added = self._added.get(method, {})
-        return {
-            name: value
-            for name, value in arguments.items()
-            if name not in added or manifests.parsed(added[name]) <= manifests.parsed(version)
-        }
-
-
-def _objects_in(arguments: Mapping[str, Any]) -> Iterator[objects.CyborgObject]:
-    """Yields the objects among arguments, and one of each list."""
-    for value in arguments.values():
-        each = value[0] if isinstance(value, list) and value else value
-        if isinstance(each, objects.CyborgObject):
-            yield each
+            client.cast(ctxt, method, **self._choice.arguments(version, method, arguments))
 
 
 class _Answers:

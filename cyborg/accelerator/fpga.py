@@ -4,7 +4,6 @@ programmed by itself."""
 
 import abc
 import dataclasses
-import json
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,14 +11,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from oslo_config import cfg
-from oslo_log import log
 
 from cyborg import errors, objects
 from cyborg.accelerator import cleaning, fpga_images, fpga_tools, pci, traits
+from cyborg.accelerator.fpga_flash import FlashRecord
 from cyborg.accelerator.fpga_tools import Loader
 from cyborg.accelerator.sysfs import Node, Sysfs
-
-LOG = log.getLogger(__name__)
 
 Facts = Mapping[str, str]
 #: The function of a region that is not programmed.
@@ -119,8 +116,7 @@ class Driver(pci.Driver):
         super().__init__(conf, sysfs)
         self._kpis = _configured_kpis(conf)
         self._blank_images = _configured_blanks(conf)
-        #: address of a card whose flash was written -> its ``_appearance`` at that time
-        self._flashed: dict[str, dict[str, str | None]] = {}
+        self._flash = FlashRecord(Path(conf.state_path), sysfs)
 
     @abc.abstractmethod
     def regions(self, card: pci.Function) -> Iterable[Region]:
@@ -159,7 +155,12 @@ class Driver(pci.Driver):
         return {'bitstream_id': shell} if shell else {}
 
     def health(self, card: pci.Function) -> str | None:
-        return self._pending(card) or self.lack(card) or self._broken(card) or super().health(card)
+        return (
+            self._flash.pending(card, self.shell(card)[0])
+            or self.lack(card)
+            or self._broken(card)
+            or super().health(card)
+        )
 
     def deployable(
         self,
@@ -293,7 +294,7 @@ class Driver(pci.Driver):
         except OSError as error:
             raise self._refusal(deployable, str(error)) from error
         if loader.tool.is_for_flash:
-            self._remember_flash(card)
+            self._flash.note(card, self.shell(card)[0])
 
     def blank(self, deployable: str) -> None:
         """Load the operator's image for an empty region of that type. Raises DriverFailed if there
@@ -401,44 +402,6 @@ class Driver(pci.Driver):
                     'image anew.'
                 )
         return None
-
-    # -- cards whose flash was written -----------------------------------------------------
-
-    def _remember_flash(self, card: pci.Function) -> None:
-        self._flashed[card.address] = self._appearance(card)
-        try:
-            self._flash_note(card).write_text(json.dumps(self._appearance(card)))
-        except OSError as error:
-            LOG.warning(
-                'Could not store that the flash of %s was written; a restart of the agent loses '
-                'this: %s',
-                card.address,
-                error,
-            )
-
-    def _pending(self, card: pci.Function) -> str | None:
-        """Returns what the operator must do after the flash was written; None if the host was
-        started since then, or if the card shows another shell."""
-        try:
-            noted = json.loads(self._flash_note(card).read_text())
-        except (OSError, ValueError):
-            noted = self._flashed.get(card.address)
-        if noted is None or noted != self._appearance(card):
-            return None
-        return (
-            f'The flash of {card.address} was written: switch the host off and on, so that '
-            'the card loads it.'
-        )
-
-    def _appearance(self, card: pci.Function) -> dict[str, str | None]:
-        return {
-            'boot': (self.sysfs.proc / 'sys/kernel/random').read('boot_id'),
-            'device': card.device,
-            'shell': self.shell(card)[0],
-        }
-
-    def _flash_note(self, card: pci.Function) -> Path:
-        return Path(self.conf.state_path) / f'flashed-{card.address}'
 
 
 def _managers(card: pci.Function) -> list[Node]:

@@ -10,13 +10,12 @@ from cyborg.clients import keystone
 from cyborg.clients.nova import Nova
 from cyborg.cmd import startup
 from cyborg.conductor.service import Conductor
-from cyborg.db.sqlalchemy import engine, revisions
+from cyborg.db.sqlalchemy import revisions
 
 
 def build(conf: cfg.ConfigOpts) -> Conductor:
     """Return a conductor. Raises ConfigError if the schema of the database is not current."""
-    db = engine.Database(conf.database.connection)
-    revisions.require_head(db)
+    db = revisions.open_current(conf.database.connection)
     tracing.set_up(conf, 'conductor')
     db.trace(conf)
     nova = Nova(keystone.connect(conf, 'nova'))

@@ -8,7 +8,7 @@ from oslo_config import cfg
 
 from cyborg.conductor.engine import hosts
 from cyborg.conductor.engine.unit_of_work import transact
-from cyborg.db.sqlalchemy import agents, engine, models, revisions
+from cyborg.db.sqlalchemy import agents, clock, engine, revisions
 from cyborg.db.sqlalchemy.history import Cause
 
 #: what both commands print
@@ -31,16 +31,10 @@ def add_commands(subparsers: Any) -> None:
     enable.set_defaults(function=enable_agent)
 
 
-def _database(conf: cfg.ConfigOpts) -> engine.Database:
-    db = engine.Database(conf.database.connection)
-    revisions.require_head(db)
-    return db
-
-
 def list_agents(conf: cfg.ConfigOpts, options: Any) -> int:
     """Print a line for each agent: host, whether it is up and ready, why it is disabled."""
-    silent_since = models.now() - datetime.timedelta(seconds=conf.conductor.heartbeat_timeout)
-    with _database(conf).reader() as session:
+    silent_since = clock.now() - datetime.timedelta(seconds=conf.conductor.heartbeat_timeout)
+    with revisions.open_current(conf.database.connection).reader() as session:
         found = agents.states(session)
     for each in found:
         words = [
@@ -58,7 +52,7 @@ def list_agents(conf: cfg.ConfigOpts, options: Any) -> int:
 @engine.retried
 def disable_agent(conf: cfg.ConfigOpts, options: Any) -> int:
     """Refuse binds on a host, and have its inventory be reserved in Placement."""
-    with transact(_database(conf), Cause('operator')) as unit:
+    with transact(revisions.open_current(conf.database.connection), Cause('operator')) as unit:
         hosts.disable(unit, options.hostname, options.reason)
     print(f'No request is bound on {options.hostname} any more. {WHEN}')
     return 0
@@ -67,7 +61,7 @@ def disable_agent(conf: cfg.ConfigOpts, options: Any) -> int:
 @engine.retried
 def enable_agent(conf: cfg.ConfigOpts, options: Any) -> int:
     """Allow binds on a host, and have its inventory be offered again."""
-    with transact(_database(conf), Cause('operator')) as unit:
+    with transact(revisions.open_current(conf.database.connection), Cause('operator')) as unit:
         hosts.disable(unit, options.hostname, None)
     print(f'Requests are bound on {options.hostname} again. {WHEN}')
     return 0

@@ -10,7 +10,7 @@ from cyborg import errors
 from cyborg.clients.nova import Nova
 from cyborg.clients.placement import Allocations
 from cyborg.conductor.audit import Audit
-from cyborg.db.sqlalchemy import engine, revisions
+from cyborg.db.sqlalchemy import revisions
 
 
 def add_commands(subparsers: Any) -> None:
@@ -23,8 +23,7 @@ def add_commands(subparsers: Any) -> None:
 
 def audit(conf: cfg.ConfigOpts, options: Any) -> int:
     """Print every disagreement with its remedy; returns 1 if some are left."""
-    db = engine.Database(conf.database.connection)
-    revisions.require_head(db)
+    db = revisions.open_current(conf.database.connection)
     allocations, servers = _allocations(conf), _servers(conf)
     auditor = Audit(db, allocations, servers)
     findings = auditor.look()

@@ -25,15 +25,9 @@ def add_commands(subparsers: Any) -> None:
     release.set_defaults(function=release_handle)
 
 
-def _database(conf: cfg.ConfigOpts) -> engine.Database:
-    db = engine.Database(conf.database.connection)
-    revisions.require_head(db)
-    return db
-
-
 def list_handles(conf: cfg.ConfigOpts, options: Any) -> int:
     """Print a line for each quarantined handle, with its host and the reason."""
-    with _database(conf).reader() as session:
+    with revisions.open_current(conf.database.connection).reader() as session:
         found = audit.quarantined(session)
     for handle, hostname, error in found:
         print(f'{handle} on {hostname}: {error}')
@@ -45,7 +39,7 @@ def list_handles(conf: cfg.ConfigOpts, options: Any) -> int:
 @engine.retried
 def clean_handle(conf: cfg.ConfigOpts, options: Any) -> int:
     """Schedule the cleaning; the agent fetches the task after its next heartbeat."""
-    with transact(_database(conf), Cause('operator')) as unit:
+    with transact(revisions.open_current(conf.database.connection), Cause('operator')) as unit:
         tasks.clean_again(unit, options.uuid)
     print('Its agent cleans it after its next heartbeat')
     return 0
@@ -57,7 +51,7 @@ def release_handle(conf: cfg.ConfigOpts, options: Any) -> int:
 
     It can be bound at once; Placement offers it after the next heartbeat of the agent.
     """
-    with transact(_database(conf), Cause('operator')) as unit:
+    with transact(revisions.open_current(conf.database.connection), Cause('operator')) as unit:
         tasks.release_from_quarantine(unit, options.uuid, options.reason)
     print('It is available again, without having been cleaned')
     return 0

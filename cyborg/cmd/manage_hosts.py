@@ -9,7 +9,7 @@ from oslo_config import cfg
 from cyborg import errors
 from cyborg.clients.placement import Placement
 from cyborg.conductor import forget
-from cyborg.db.sqlalchemy import deployables, engine, models, revisions
+from cyborg.db.sqlalchemy import clock, deployables, revisions
 
 #: nova-compute caches its provider tree
 REMEMBERED = (
@@ -40,12 +40,11 @@ def add_commands(subparsers: Any) -> None:
 
 def forget_host(conf: cfg.ConfigOpts, options: Any) -> int:
     """Unbind the requests of a host, and delete its rows and resource providers."""
-    db = engine.Database(conf.database.connection)
-    revisions.require_head(db)
+    db = revisions.open_current(conf.database.connection)
     silent = datetime.timedelta(seconds=conf.conductor.heartbeat_timeout)
     placement = _placement(conf)
     if not options.force:
-        forget.require_gone(db, options.hostname, models.now() - silent)
+        forget.require_gone(db, options.hostname, clock.now() - silent)
     for what, count in forget.forget(db, options.hostname).items():
         print(f'{count} {what}')
     try:
@@ -66,8 +65,7 @@ def forget_host(conf: cfg.ConfigOpts, options: Any) -> int:
 
 def tidy_host(conf: cfg.ConfigOpts, options: Any) -> int:
     """List or delete the providers of Cyborg that belong to no device of the host."""
-    db = engine.Database(conf.database.connection)
-    revisions.require_head(db)
+    db = revisions.open_current(conf.database.connection)
     placement = _placement(conf)
     with db.reader() as session:
         wanted = deployables.providers_of(session, options.hostname)

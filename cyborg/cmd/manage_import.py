@@ -10,7 +10,7 @@ from oslo_config import cfg
 
 from cyborg.cmd import manage_profiles
 from cyborg.conductor.engine.unit_of_work import transact
-from cyborg.db.sqlalchemy import engine, revisions
+from cyborg.db.sqlalchemy import revisions
 from cyborg.db.sqlalchemy.history import Cause
 from cyborg.takeover import profiles, source
 from cyborg.takeover.importer import Importer, Outcome
@@ -78,8 +78,7 @@ def import_rows(conf: cfg.ConfigOpts, options: Any) -> int:
         return [manage_profiles.rename(group, names) for group in groups]
 
     connection = str(conf.database.connection or '')
-    db = engine.Database(connection)
-    revisions.require_head(db)
+    db = revisions.open_current(connection)
     content = source.read(options.source, connection)
     outcome = Outcome()
     try:

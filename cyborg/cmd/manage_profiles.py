@@ -11,7 +11,7 @@ from typing import Any
 from oslo_config import cfg
 
 from cyborg import errors
-from cyborg.db.sqlalchemy import device_profiles, engine, revisions
+from cyborg.db.sqlalchemy import device_profiles, revisions
 from cyborg.objects import profile_groups
 
 #: an entry of a group: its key, and its value, or None for any value
@@ -40,8 +40,7 @@ def add_commands(subparsers: Any) -> None:
 def migrate_profiles(conf: cfg.ConfigOpts, options: Any) -> int:
     """Rewrite all profiles with old names in one transaction. Existing requests do not change."""
     names = parse(options.maps)
-    db = engine.Database(conf.database.connection)
-    revisions.require_head(db)
+    db = revisions.open_current(conf.database.connection)
     with db.writer() as session:
         changed = 0
         for row in device_profiles.lock_all(session):

@@ -16,7 +16,7 @@ from cyborg import errors
 from cyborg.cmd import startup, status_cloud, status_configuration
 from cyborg.conductor.audit import Audit
 from cyborg.conf import upgrade_levels
-from cyborg.db.sqlalchemy import agents, audit, engine, models, online_migrations, revisions
+from cyborg.db.sqlalchemy import agents, audit, clock, engine, online_migrations, revisions
 from cyborg.objects import manifests
 from cyborg.objects.arq_states import State
 
@@ -147,8 +147,7 @@ class Checks(upgradecheck.UpgradeCommands):
 def _of_database(check: Callable[[engine.Database], Any]) -> Any:
     """Return the result of a check, if the schema is the one of this release."""
     try:
-        db = engine.Database(startup.CONF.database.connection)
-        revisions.require_head(db)
+        db = revisions.open_current(startup.CONF.database.connection)
     except errors.ConfigError as error:
         return RESULT(CODE.SUCCESS, f'Not checked: {error.faultstring}')
     return check(db)
@@ -157,7 +156,7 @@ def _of_database(check: Callable[[engine.Database], Any]) -> Any:
 def _silent_agents(db: engine.Database) -> Any:
     timeout = datetime.timedelta(seconds=startup.CONF.conductor.heartbeat_timeout)
     with db.reader() as session:
-        silent = agents.silent(session, models.now() - timeout)
+        silent = agents.silent(session, clock.now() - timeout)
     if silent:
         return RESULT(
             CODE.WARNING,
@@ -172,7 +171,7 @@ def _versions_in_use(db: engine.Database) -> Any:
     """Check that this release and the agents that are alive understand each other."""
     timeout = datetime.timedelta(seconds=startup.CONF.conductor.heartbeat_timeout)
     with db.reader() as session:
-        found = agents.rpc_versions(session, models.now() - timeout)
+        found = agents.rpc_versions(session, clock.now() - timeout)
     counts: dict[str, int] = {}
     for (reported, _), count in found.items():
         # an agent that reports none is of the first release that had one
@@ -217,7 +216,7 @@ def _unfinished_upgrade(db: engine.Database) -> Any:
     """Check that the last upgrade is finished."""
     timeout = datetime.timedelta(seconds=startup.CONF.conductor.heartbeat_timeout)
     with db.reader() as session:
-        hosts = agents.stored_by_earlier_release(session, models.now() - timeout)
+        hosts = agents.stored_by_earlier_release(session, clock.now() - timeout)
     todo = []
     if hosts:
         todo.append(
@@ -234,7 +233,7 @@ def _unfinished_upgrade(db: engine.Database) -> Any:
 
 
 def _stuck_requests(db: engine.Database) -> Any:
-    now = models.now()
+    now = clock.now()
     sweeps = datetime.timedelta(seconds=2 * startup.CONF.conductor.sweep_interval)
     with db.reader() as session:
         overdue = audit.overdue_binds(session, now - sweeps)

@@ -5,7 +5,7 @@ import datetime
 
 from oslo_log import log
 
-from cyborg.db.sqlalchemy import agents, engine, models
+from cyborg.db.sqlalchemy import agents, clock, engine
 from cyborg.objects import manifests
 
 LOG = log.getLogger(__name__)
@@ -27,7 +27,7 @@ class LowestVersion:
 
     def read(self) -> None:
         """Read the versions of agents from the database."""
-        since = models.now() - datetime.timedelta(seconds=self._heartbeat_timeout)
+        since = clock.now() - datetime.timedelta(seconds=self._heartbeat_timeout)
         with self._db.reader() as session:
             found = agents.rpc_versions(session, since)
         version = min(

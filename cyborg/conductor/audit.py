@@ -14,7 +14,7 @@ from cyborg import errors
 from cyborg.conductor.engine import arqs
 from cyborg.conductor.engine.unit_of_work import UnitOfWork, transact
 from cyborg.db.sqlalchemy import arqs as arqs_db
-from cyborg.db.sqlalchemy import attach_handles, audit, engine, models, nova_events
+from cyborg.db.sqlalchemy import attach_handles, audit, clock, engine, nova_events
 from cyborg.db.sqlalchemy.history import Cause
 from cyborg.objects import arq_states
 from cyborg.objects.arq_states import State
@@ -79,11 +79,11 @@ class Audit:
     def look(self) -> list[Finding]:
         """Returns all findings."""
         with self._db.reader() as session:
-            before = models.now() - self._grace
+            before = clock.now() - self._grace
             findings = [
                 *_handles(audit.handles_held_in(session, NOT_HOLDING)),
                 *_requests(audit.wrongly_holding(session, arq_states.HOLDING)),
-                *_unused(audit.unchanged(session, UNUSED, models.now() - LONG_UNUSED)),
+                *_unused(audit.unchanged(session, UNUSED, clock.now() - LONG_UNUSED)),
                 *_clean_ups(audit.waiting_for_clean_up(session, before)),
                 *_quarantined(audit.quarantined(session)),
                 *_programmings(audit.waiting_for_image(session, before)),

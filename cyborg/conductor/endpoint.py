@@ -19,7 +19,7 @@ from cyborg.conductor.engine.arqs import Deadlines
 from cyborg.conductor.engine.limits import UNLIMITED, Allowance, RequestLimits
 from cyborg.conductor.engine.unit_of_work import UnitOfWork, transact
 from cyborg.context import RequestContext
-from cyborg.db.sqlalchemy import arqs, engine, history, models
+from cyborg.db.sqlalchemy import arqs, clock, engine, history
 from cyborg.objects import manifests
 
 LOG = log.getLogger(__name__)
@@ -77,15 +77,15 @@ class Endpoint:
 
     def silent_since(self) -> datetime.datetime:
         """Returns the time since which an agent must have sent a heartbeat to count as alive."""
-        return models.now() - datetime.timedelta(seconds=self.conf.conductor.heartbeat_timeout)
+        return clock.now() - datetime.timedelta(seconds=self.conf.conductor.heartbeat_timeout)
 
     def history_since(self) -> datetime.datetime:
         """Older steps of requests are deleted."""
-        return models.now() - datetime.timedelta(days=self.conf.conductor.history_days)
+        return clock.now() - datetime.timedelta(days=self.conf.conductor.history_days)
 
     def deadlines(self) -> Deadlines:
         """Returns when a bind that starts now counts as failed."""
-        conf, now = self.conf.conductor, models.now()
+        conf, now = self.conf.conductor, clock.now()
         return Deadlines(
             prepare=now + datetime.timedelta(seconds=conf.bind_timeout),
             program=now + datetime.timedelta(seconds=conf.bind_timeout + conf.program_timeout),

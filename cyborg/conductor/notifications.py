@@ -15,7 +15,7 @@ from oslo_log import log
 from cyborg import rpc
 from cyborg.conductor.engine.changes import Change
 from cyborg.context import RequestContext
-from cyborg.db.sqlalchemy import device_profiles, engine, models
+from cyborg.db.sqlalchemy import clock, device_profiles, engine
 
 LOG = log.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Notifier:
         if sent:
             # the rest of the context may hold secrets
             about = {'request_id': context.request_id}
-            self._thread.submit(self._send, about, sent, models.now().isoformat())
+            self._thread.submit(self._send, about, sent, clock.now().isoformat())
 
     def _send(self, about: dict[str, Any], changes: Sequence[Change], at: str) -> None:
         try:

@@ -17,7 +17,7 @@ from cyborg.clients.nova import Nova
 from cyborg.conductor.engine import arqs
 from cyborg.conductor.engine.unit_of_work import transact
 from cyborg.db.sqlalchemy import arqs as arqs_db
-from cyborg.db.sqlalchemy import engine, models, nova_events
+from cyborg.db.sqlalchemy import clock, engine, models, nova_events
 from cyborg.db.sqlalchemy.history import Cause
 from cyborg.objects.arq_states import Event
 
@@ -249,7 +249,7 @@ class Outbox:
     def _must_give_up(self, event: models.NovaEvent) -> bool:
         """Returns whether Nova has refused the event for so long that it is given up."""
         since = event.refused_since
-        return since is not None and models.now() - since >= self._patience
+        return since is not None and clock.now() - since >= self._patience
 
     def _check_later(self, server: str, requests: list[str]) -> None:
         if self._check_after and requests:
@@ -301,7 +301,7 @@ class Outbox:
             nova_events.postpone(
                 session,
                 events,
-                models.now() + datetime.timedelta(seconds=pause),
+                clock.now() + datetime.timedelta(seconds=pause),
                 is_refused=is_refused,
             )
 
@@ -310,7 +310,7 @@ class Outbox:
         """Release the claim on these events, so that any conductor may send them."""
         if events:
             with self._db.writer() as session:
-                nova_events.postpone(session, events, models.now(), is_refused=False)
+                nova_events.postpone(session, events, clock.now(), is_refused=False)
             self._look_at = 0.0
 
     @engine.retried
@@ -364,7 +364,7 @@ def _by_server(events: Iterable[models.NovaEvent]) -> Iterable[list[models.NovaE
 
 def _late(waiting: Waiting) -> list[models.NovaEvent]:
     """Remove events whose lease may end before Nova answers; returns them."""
-    until = models.now() + datetime.timedelta(seconds=nova_events.CLAIM * LEASE_NEEDED)
+    until = clock.now() + datetime.timedelta(seconds=nova_events.CLAIM * LEASE_NEEDED)
     late: list[models.NovaEvent] = []
     while waiting and waiting[0][0].due_at < until:
         late += waiting.popleft()

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 
 import oslo_messaging as messaging
 
-from cyborg import errors, objects, rpc
+from cyborg import errors, objects, rpc, rpc_versions
 from cyborg.context import RequestContext
 from cyborg.objects import manifests
 
@@ -28,7 +28,7 @@ class ConductorAPI:
     VERSION = manifests.NEWEST
     #: arguments that were added after 2.0: method -> {argument: its first version}. They are left
     #: out of calls to older conductors.
-    ADDED: rpc.Added = {'plug_instance': {'image_request': '2.1'}}
+    ADDED: rpc_versions.Added = {'plug_instance': {'image_request': '2.1'}}
     #: methods that have other arguments in 2.0: method -> the version in which they changed
     CHANGED = dict.fromkeys(('list_hand_backs', 'clean_handle', 'release_handle'), '2.1')
 
@@ -96,7 +96,7 @@ class ConductorAPI:
                 self._client.read(context, 'has_reports_topic')
             except errors.IncompatibleRelease:
                 self._has_reports_topic = False
-                self._ask_for_topic_at = time.monotonic() + rpc.CAUTION
+                self._ask_for_topic_at = time.monotonic() + rpc_versions.CAUTION
             else:
                 self._has_reports_topic, self._ask_for_topic_at = True, math.inf
         return self._reports if self._has_reports_topic else self._client

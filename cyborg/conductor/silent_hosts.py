@@ -19,8 +19,8 @@ from oslo_log import log
 
 from cyborg import errors, objects
 from cyborg.clients.placement import Reservations
-from cyborg.conductor.engine import inventory
-from cyborg.db.sqlalchemy import agents, devices, models
+from cyborg.conductor.engine import providers
+from cyborg.db.sqlalchemy import agents, clock, devices
 from cyborg.db.sqlalchemy.engine import Database, Session
 
 LOG = log.getLogger(__name__)
@@ -41,7 +41,7 @@ class SilentHosts:
 
     def round(self) -> None:
         """Reserve the devices of silent agents, and end the reservations of other agents."""
-        since = models.now() - self._timeout
+        since = clock.now() - self._timeout
         with self._db.reader() as session:
             silent, returned = agents.unreserved(session, since), agents.returned(session, since)
             if silent and self._is_common_fault(session, since):
@@ -110,7 +110,7 @@ class SilentHosts:
     def _providers(self, hostname: str, *, is_silent: bool = False) -> dict[str, objects.Provider]:
         with self._db.reader() as session:
             rows = devices.load(session, hostname)
-            found = inventory.providers(
+            found = providers.tree(
                 session,
                 hostname,
                 rows,

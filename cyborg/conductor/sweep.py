@@ -16,7 +16,7 @@ from cyborg.conductor.endpoint import Endpoint
 from cyborg.conductor.engine import arqs
 from cyborg.conductor.engine.changes import of_agent
 from cyborg.conductor.silent_hosts import SilentHosts
-from cyborg.db.sqlalchemy import agents, history, models, receipts, rounds, tasks
+from cyborg.db.sqlalchemy import agents, clock, history, receipts, rounds, tasks
 from cyborg.db.sqlalchemy.engine import Duplicate
 
 LOG = log.getLogger(__name__)
@@ -122,7 +122,7 @@ class Sweep(Endpoint):
         with self.unit_of_work(context.internal(), 'conductor') as unit:
             arqs.fail_overdue(unit)
             unit.hosts_to_remind.update(
-                tasks.owing_hosts(unit.session, models.now() - age, self.silent_since())
+                tasks.owing_hosts(unit.session, clock.now() - age, self.silent_since())
             )
         self._prune()
         self._delete_abandoned()
@@ -140,9 +140,7 @@ class Sweep(Endpoint):
         with self.db.writer() as session:
             history.prune(session, since)
             tasks.prune(session, since)
-            receipts.prune(
-                session, models.now() - RECEIPTS_KEPT, models.now() - self._key_lifetime()
-            )
+            receipts.prune(session, clock.now() - RECEIPTS_KEPT, clock.now() - self._key_lifetime())
 
     def _key_lifetime(self) -> datetime.timedelta:
         return datetime.timedelta(seconds=self.conf.conductor.idempotency_key_lifetime)

@@ -6,7 +6,7 @@ from cyborg.conductor.endpoint import Endpoint, exposed
 from cyborg.conductor.engine import usage
 from cyborg.conductor.sweep import HISTORY_SINCE, SWEEP
 from cyborg.context import RequestContext
-from cyborg.db.sqlalchemy import models, rounds
+from cyborg.db.sqlalchemy import clock, rounds
 from cyborg.db.sqlalchemy import usage as usage_db
 
 
@@ -20,7 +20,7 @@ class UsageReports(Endpoint):
             last = rounds.found(session).get(SWEEP)
             told = last.figures.get(HISTORY_SINCE) if last is not None else None
             complete_since = usage.complete_since(told, self.history_since())
-            interval = usage.interval(start, end, models.now(), complete_since)
+            interval = usage.interval(start, end, clock.now(), complete_since)
             projects = usage_db.by_project(session, interval.start, interval.end, project_id)
         return objects.Usage(
             start=interval.start,

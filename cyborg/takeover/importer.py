@@ -17,7 +17,7 @@ from oslo_utils import uuidutils
 from cyborg import objects
 from cyborg.conductor.engine import imported
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
-from cyborg.db.sqlalchemy import agents, attributes, imported_rows, models
+from cyborg.db.sqlalchemy import agents, attributes, clock, imported_rows, models
 from cyborg.objects import TaskKind, TaskState, Withheld, profile_groups
 from cyborg.objects.arq_states import Event, State
 from cyborg.takeover import profiles, source
@@ -403,7 +403,7 @@ class Importer:
                 handle_uuid=handle.uuid,
                 attempts=1,
                 error=why,
-                finished_at=models.now(),
+                finished_at=clock.now(),
             )
         )
         self._note(
@@ -543,7 +543,7 @@ def _state(row: Row) -> tuple[State | None, str | None]:
 
 def _stamps(row: Row) -> dict[str, Any]:
     return {
-        'created_at': row['created_at'] or models.now(),
+        'created_at': row['created_at'] or clock.now(),
         'updated_at': row['updated_at'],
     }
 

@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from cyborg.db.sqlalchemy import arqs as arqs_db
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import clock, models
 from tests.fixtures.cloud import Cloud, eventually
 
 FPGA = {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
@@ -26,7 +26,7 @@ def cloud(request, tmp_path):
 
 def age(cloud, seconds, *arqs):
     """Requests that were made so long ago."""
-    then = models.now() - datetime.timedelta(seconds=seconds)
+    then = clock.now() - datetime.timedelta(seconds=seconds)
     with cloud.standalone.db.writer() as session:
         session.execute(
             sa.update(models.ExtArq)

@@ -13,7 +13,7 @@ from cyborg.clients.nova import Nova
 from cyborg.clients.placement import Allocations, Placement
 from cyborg.conductor import forget
 from cyborg.conductor.audit import Audit
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import clock, models
 from tests.fixtures.cloud import eventually
 
 FPGA = {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
@@ -232,7 +232,7 @@ def test_a_request_that_nobody_bound_for_days_is_found_and_deleted(bound, audit)
         bound,
         sa.update(models.ExtArq)
         .where(models.ExtArq.uuid == old['uuid'])
-        .values(created_at=models.now() - datetime.timedelta(days=3)),
+        .values(created_at=clock.now() - datetime.timedelta(days=3)),
     )
     change(
         bound,
@@ -263,7 +263,7 @@ NOWHERE = str(uuid.uuid4())
 
 
 def test_an_old_clean_up_and_an_old_event_are_told(bound, audit):
-    long_ago = models.now() - datetime.timedelta(days=1)
+    long_ago = clock.now() - datetime.timedelta(days=1)
     change(
         bound,
         sa.insert(models.Task).values(
@@ -283,7 +283,7 @@ def test_an_old_clean_up_and_an_old_event_are_told(bound, audit):
             instance_uuid=bound.server,
             arq_uuid=str(uuid.uuid4()),
             status='completed',
-            due_at=models.now() + datetime.timedelta(days=1),
+            due_at=clock.now() + datetime.timedelta(days=1),
             created_at=long_ago,
         ),
     )
@@ -293,7 +293,7 @@ def test_an_old_clean_up_and_an_old_event_are_told(bound, audit):
 
 
 def test_a_host_that_lives_is_not_forgotten(bound):
-    silent = models.now() - datetime.timedelta(minutes=3)
+    silent = clock.now() - datetime.timedelta(minutes=3)
     with pytest.raises(errors.Conflict, match='stop it first'):
         forget.require_gone(bound.standalone.db, 'compute1', silent)
     with pytest.raises(errors.NotFound, match='no host nowhere'):
@@ -303,7 +303,7 @@ def test_a_host_that_lives_is_not_forgotten(bound):
 def test_nothing_of_a_forgotten_host_is_left(bound):
     bound.standalone.remove_host('compute1')
     forget.require_gone(
-        bound.standalone.db, 'compute1', models.now() + datetime.timedelta(seconds=1)
+        bound.standalone.db, 'compute1', clock.now() + datetime.timedelta(seconds=1)
     )
     assert forget.forget(bound.standalone.db, 'compute1') == {
         'requests unbound': 1,

@@ -6,7 +6,7 @@ import datetime
 import pytest
 import sqlalchemy as sa
 
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import clock, models
 from tests.fixtures.cloud import eventually
 
 
@@ -50,7 +50,7 @@ def test_a_state_that_is_not_known_is_not_that_which_is_stored(cloud, bound):
             session.execute(
                 sa.update(models.Agent)
                 .where(models.Agent.hostname == 'compute2')
-                .values(last_heartbeat=models.now() - datetime.timedelta(days=1))
+                .values(last_heartbeat=clock.now() - datetime.timedelta(days=1))
             )
         return cloud.arqs(state='Bound') == []
 

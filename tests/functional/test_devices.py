@@ -5,7 +5,7 @@ import datetime
 
 import sqlalchemy as sa
 
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import clock, models
 from tests.fixtures.cloud import PATIENCE, eventually
 from tests.fixtures.hosts import SimHost
 
@@ -128,7 +128,7 @@ def test_a_silent_host_is_told_from_a_living_one(cloud):
         session.execute(
             sa.update(models.Agent)
             .where(models.Agent.hostname == 'compute2')
-            .values(last_heartbeat=models.now() - datetime.timedelta(days=1))
+            .values(last_heartbeat=clock.now() - datetime.timedelta(days=1))
         )
     agents = {each['hostname']: each['alive'] for each in cloud.get('/agents')['agents']}
     assert agents == {'compute1': True, 'compute2': False}

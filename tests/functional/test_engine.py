@@ -17,7 +17,7 @@ from cyborg.clients import keystone
 from cyborg.clients.nova import Nova
 from cyborg.conductor import outbox
 from cyborg.conductor.rpcapi import ConductorAPI
-from cyborg.db.sqlalchemy import attach_handles, models, nova_events
+from cyborg.db.sqlalchemy import attach_handles, clock, models, nova_events
 from cyborg.sim import Host
 from tests.fixtures.cloud import PATIENCE, Cloud, eventually
 from tools.bench.operation_counts import BACKGROUND
@@ -635,14 +635,14 @@ def test_what_a_killed_conductor_was_sending_is_sent_when_one_starts_there(cloud
         text=True,
         check=True,
     )
-    later = models.now() + datetime.timedelta(hours=1)
+    later = clock.now() + datetime.timedelta(hours=1)
     theirs, others, mine = (
         {
             'instance_uuid': str(uuid.uuid4()),
             'arq_uuid': str(uuid.uuid4()),
             'status': 'completed',
             'attempts': 1,
-            'created_at': models.now(),
+            'created_at': clock.now(),
             'due_at': later,
             'claim': claim,
         }

@@ -14,7 +14,7 @@ from cyborg import errors
 from cyborg.accelerator import mdev
 from cyborg.accelerator.drivers import nvidia_vfio
 from cyborg.agent.rpcapi import AgentAPI
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import clock, models
 from tests.fixtures.cloud import PATIENCE, Cloud, eventually
 from tests.functional import test_vgpus
 from tests.functional.test_engine import VGPU, VGPU_SETTINGS, GpuHost, owed
@@ -160,7 +160,7 @@ def silence(cloud, **more):
     with cloud.standalone.db.writer() as session:
         session.execute(
             sa.update(models.Agent).values(
-                last_heartbeat=models.now() - datetime.timedelta(days=1), **more
+                last_heartbeat=clock.now() - datetime.timedelta(days=1), **more
             )
         )
 

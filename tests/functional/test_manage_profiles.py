@@ -14,11 +14,11 @@ from cyborg.cmd import manage_profiles
 from cyborg.conductor.engine import arqs as engine_arqs
 from cyborg.conductor.engine.limits import UNLIMITED
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
-from cyborg.db.sqlalchemy import arqs, device_profiles, engine, migration, models
+from cyborg.db.sqlalchemy import arqs, clock, device_profiles, engine, migration
 from cyborg.db.sqlalchemy.history import Cause
 
 pytestmark = pytest.mark.embedded
-EVERYTHING = arqs.Scope(project_id=None, silent_since=models.now())
+EVERYTHING = arqs.Scope(project_id=None, silent_since=clock.now())
 BIN = pathlib.Path(sys.executable).parent
 OLD = {'resources:CUSTOM_FPGA': '1', 'trait:CUSTOM_FAST': 'required', 'accel:function_id': '3AFB'}
 OTHER = {'resources:VGPU': '2', 'trait:CUSTOM_SLOW': 'forbidden'}

@@ -10,7 +10,7 @@ import oslo_messaging as messaging
 import pytest
 import sqlalchemy as sa
 
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import clock, models
 from tests.fixtures.cloud import Cloud
 
 FPGA = {'resources:FPGA': '1'}
@@ -113,7 +113,7 @@ def test_a_key_that_is_none_is_refused(cloud, key):
 def test_a_key_expires(cloud, key):
     first = create(cloud, key)
     lifetime = cloud.standalone.conf.conductor.idempotency_key_lifetime
-    past = models.now() - datetime.timedelta(seconds=lifetime + 1)
+    past = clock.now() - datetime.timedelta(seconds=lifetime + 1)
     with cloud.standalone.db.writer() as session:
         session.execute(sa.update(models.Receipt).values(created_at=past))
     cloud.standalone.conductors[0].sweep.sweep()

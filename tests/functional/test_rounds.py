@@ -10,7 +10,7 @@ from prometheus_client import core, exposition
 
 from cyborg.conductor.metrics import Metrics
 from cyborg.conductor.sweep import Sweep
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import clock, models
 from tests.fixtures.cloud import Cloud
 
 #: so that none of them wakes by itself
@@ -46,7 +46,7 @@ def let_leases_end(cloud):
     """As if time had passed."""
     with cloud.standalone.db.writer() as session:
         session.execute(
-            sa.update(models.Round).values(until=models.now() - datetime.timedelta(days=1))
+            sa.update(models.Round).values(until=clock.now() - datetime.timedelta(days=1))
         )
 
 

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from cyborg import errors
 from cyborg.conductor.silent_hosts import SilentHosts
-from cyborg.db.sqlalchemy import agents, models
+from cyborg.db.sqlalchemy import agents, clock, models
 from tests.fixtures.cloud import Cloud, eventually
 from tests.functional.test_engine import VGPU_SETTINGS, GpuHost
 
@@ -42,7 +42,7 @@ def silent_hosts(cloud):
 
 
 def set_heartbeat(cloud, *hosts, ago=0):
-    moment = models.now() - datetime.timedelta(seconds=ago)
+    moment = clock.now() - datetime.timedelta(seconds=ago)
     with cloud.standalone.db.writer() as session:
         session.execute(
             sa.update(models.Agent)

@@ -6,7 +6,7 @@ import uuid
 import pytest
 import sqlalchemy as sa
 
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import clock, models
 from tests.fixtures.cloud import clear
 from tests.fixtures.persons import SERVICE, trusting_cloud
 
@@ -35,7 +35,7 @@ def empty(cloud):
 
 def fill(cloud, count):
     """So many of everything."""
-    numbers, now = range(1, count + 1), models.now()
+    numbers, now = range(1, count + 1), clock.now()
     card = {
         'hostname': HOST,
         'type': 'FPGA',

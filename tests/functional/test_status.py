@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from cyborg.clients import keystone
 from cyborg.cmd import status
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import clock, models
 from cyborg.objects import manifests
 from tests.fixtures.cloud import Cloud
 
@@ -45,7 +45,7 @@ def change(cloud, model, **values):
 
 
 def ago(**duration):
-    return models.now() - datetime.timedelta(**duration)
+    return clock.now() - datetime.timedelta(**duration)
 
 
 def test_a_healthy_cloud_passes_every_check(cloud):
@@ -122,7 +122,7 @@ def test_a_silent_agent_is_named(cloud):
 )
 def test_agents_of_other_releases_are_told(cloud, reported, code, sentence):
     cloud.rest()  # it reports no more
-    change(cloud, models.Agent, rpc_version=reported, last_heartbeat=models.now())
+    change(cloud, models.Agent, rpc_version=reported, last_heartbeat=clock.now())
     found, details = check('Versions in use')
     assert found == code and sentence in details, details
 

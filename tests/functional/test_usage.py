@@ -7,7 +7,7 @@ import uuid
 import pytest
 import sqlalchemy as sa
 
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import clock, models
 from tests.fixtures.cloud import eventually
 from tests.fixtures.persons import Person, trusting_cloud
 
@@ -150,7 +150,7 @@ def test_time_before_the_history_is_not_counted_and_the_answer_says_so(cloud, mi
     def sweep():
         with cloud.standalone.db.writer() as session:
             session.execute(
-                sa.update(models.Round).values(until=models.now() - datetime.timedelta(days=1))
+                sa.update(models.Round).values(until=clock.now() - datetime.timedelta(days=1))
             )
         conductor.sweep.round()
 

@@ -15,6 +15,7 @@ from cyborg import errors
 from os_acc import libvirt
 from tests.fixtures.cloud import PATIENCE, Cloud, eventually
 from tests.fixtures.hosts import SimHost
+from tests.functional.test_engine import owed
 
 CARD = '0000:3b:00.0'
 INSTANCE, OTHER = str(uuid.uuid4()), str(uuid.uuid4())
@@ -140,15 +141,6 @@ def missing(cloud):
             session.connection()
             .exec_driver_sql('SELECT count(*) FROM attach_handles WHERE is_missing')
             .scalar()
-        )
-
-
-def owed(cloud):
-    with cloud.standalone.db.reader() as session:
-        return (
-            session.connection()
-            .exec_driver_sql('SELECT uuid FROM attach_handles WHERE withheld IS NOT NULL')
-            .all()
         )
 
 

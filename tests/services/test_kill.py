@@ -21,7 +21,7 @@ import pytest
 import requests
 import sqlalchemy as sa
 
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import clock, models
 from cyborg.objects import HandleType
 from cyborg.objects.arq_states import State
 from tests.fixtures import fpga
@@ -263,9 +263,9 @@ class Killer:
 
     @contextlib.contextmanager
     def _outage(self, recovery):
-        begin, moment = models.now(), time.monotonic()
+        begin, moment = clock.now(), time.monotonic()
         yield
-        self.outages.append((begin, models.now()))
+        self.outages.append((begin, clock.now()))
         self.windows.append((moment, time.monotonic() + recovery))
         if recovery == BROKER_RECOVERY:
             self.broker_returns.append(time.monotonic())

@@ -15,7 +15,7 @@ import pytest
 import requests
 import sqlalchemy as sa
 
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import clock
 from tests.fixtures import fpga
 from tests.fixtures.cloud import eventually
 from tests.fixtures.processes import PATIENCE, Deployment, is_there
@@ -347,7 +347,7 @@ def test_services_outlive_the_loss_of_a_server(deployment, request, lost, end):
     finally:
         server.start()
     # and when it is back everything goes on, by itself
-    back = models.now()
+    back = clock.now()
     eventually(lambda: deployment.heartbeat('compute1') > back, PATIENCE)
     eventually(deployment.answers, PATIENCE)
     assert deployment.bind(after, rp=rp).status_code == 202

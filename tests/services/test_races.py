@@ -14,14 +14,14 @@ from cyborg.conductor.engine import arqs, inventory
 from cyborg.conductor.engine.limits import UNLIMITED
 from cyborg.conductor.engine.results import Results
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
-from cyborg.db.sqlalchemy import agents, engine, migration, models
+from cyborg.db.sqlalchemy import agents, clock, engine, migration, models
 from cyborg.db.sqlalchemy import arqs as arqs_db
 from cyborg.db.sqlalchemy.history import Cause
 from cyborg.objects.arq_states import State
 from tests.fixtures.cloud import another_database
 from tools import services
 
-EVERYBODY = arqs_db.Scope(project_id=None, silent_since=models.now())
+EVERYBODY = arqs_db.Scope(project_id=None, silent_since=clock.now())
 RP, SERVER = str(uuid.uuid4()), str(uuid.uuid4())
 
 
@@ -90,7 +90,7 @@ def start_bind(unit, made):
             )
             for arq in made
         ],
-        arqs.Deadlines(models.now(), models.now()),
+        arqs.Deadlines(clock.now(), clock.now()),
     )
 
 

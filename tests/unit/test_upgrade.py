@@ -9,12 +9,12 @@ import oslo_messaging as messaging
 import pytest
 import sqlalchemy as sa
 
-from cyborg import context, errors, objects, rpc
+from cyborg import context, errors, objects, rpc, rpc_versions
 from cyborg.agent.rpcapi import AgentAPI
 from cyborg.cmd import startup, status
 from cyborg.conductor.agent_versions import LowestVersion
 from cyborg.conductor.rpcapi import ConductorAPI
-from cyborg.db.sqlalchemy import agents, engine, migration, models, online_migrations
+from cyborg.db.sqlalchemy import agents, clock, engine, migration, models, online_migrations
 from cyborg.objects import manifests, object_lists
 from tests.fixtures import recorded_objects
 
@@ -287,7 +287,7 @@ def test_reports_take_the_common_topic_when_conductors_of_this_release_are_gone(
     transport, serve, monkeypatch
 ):
     # given an agent that reports to a conductor of this release
-    monkeypatch.setattr(rpc, 'CAUTION', 0)
+    monkeypatch.setattr(rpc_versions, 'CAUTION', 0)
     client = ConductorAPI(transport, rpc.Limits(silence=2))
     for topic in TOPICS:
         serve(manifests.NEWEST, topic, NewConductor)
@@ -327,7 +327,7 @@ def test_a_refused_version_is_not_tried_again_for_a_while(transport, serve, monk
         client.report(context.internal(), report())
     # the first is the question for the topic of reports
     assert tried == ['2.0', '2.1', '2.0', '2.0', '2.0']
-    monkeypatch.setattr(client._client, '_cautious_until', 0.0)
+    monkeypatch.setattr(client._client._choice, '_cautious_until', 0.0)
     client.report(context.internal(), report())
     assert tried[5:] == ['2.1', '2.0']
 
@@ -440,7 +440,7 @@ def test_agents_get_the_version_that_the_oldest_of_those_alive_has_reported(data
         session.execute(
             sa.update(models.Agent)
             .where(models.Agent.hostname == 'old')
-            .values(last_heartbeat=models.now() - datetime.timedelta(seconds=61))
+            .values(last_heartbeat=clock.now() - datetime.timedelta(seconds=61))
         )
     lowest.read()
     assert lowest() == manifests.NEWEST
@@ -468,7 +468,7 @@ def test_tasks_are_sent_in_the_version_of_the_oldest_agent(
 
 
 def test_a_report_that_an_earlier_release_has_stored_is_asked_for_again(database):
-    since = models.now() - datetime.timedelta(seconds=60)
+    since = clock.now() - datetime.timedelta(seconds=60)
     accept(database, 'compute1', manifests.NEWEST)
     with database.writer() as session:
         assert agents.beat(session, 'compute1', '', since).is_current

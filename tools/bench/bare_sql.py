@@ -11,7 +11,7 @@ import uuid
 import sqlalchemy as sa
 from sqlalchemy import bindparam as given
 
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import clock, models
 
 Arq, Handle, Transition, Event, Profile, Part, Device, Agent, Attribute = (
     model.__table__
@@ -161,7 +161,7 @@ class Life:
                 'arq_uuid': self._arq,
                 'status': 'completed',
                 'attempts': 0,
-                'due_at': models.now() + FAR,
+                'due_at': clock.now() + FAR,
             },
         )
 

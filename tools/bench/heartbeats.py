@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from cyborg import objects
 from cyborg.accelerator.sysfs import Sysfs
 from cyborg.cmd import startup
-from cyborg.db.sqlalchemy import engine, models
+from cyborg.db.sqlalchemy import clock, engine, models
 from tools import process_usage
 from tools.bench.children import ROOT
 from tools.bench.deployed_site import Services
@@ -176,7 +176,7 @@ def _known(database: engine.Database, hosts: int) -> Iterator[None]:
         rows = [
             {
                 'hostname': each,
-                'last_heartbeat': models.now(),
+                'last_heartbeat': clock.now(),
                 'sequence': 1,
                 'stored_sequence': 1,
                 'digest': FleetHost(conf, each, DEVICES, None, None, sysfs).assume_reported(),

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from placement.db.sqlalchemy import models as providers
 from sqlalchemy import orm
 
-from cyborg.db.sqlalchemy import engine, models
+from cyborg.db.sqlalchemy import clock, engine, models
 
 #: rows per INSERT
 BATCH = 2_000
@@ -115,7 +115,7 @@ class StoredHosts:
         }
 
     def _insert(self, database: sa.Engine, model: Any, rows: Iterable[Row]) -> None:
-        rows, now = iter(rows), models.now()
+        rows, now = iter(rows), clock.now()
         while batch := [{'created_at': now} | row for row in itertools.islice(rows, BATCH)]:
             with database.begin() as connection:
                 connection.execute(sa.insert(model.__table__), batch)
@@ -158,7 +158,7 @@ def _agent(n: int) -> Row:
         'id': OFFSET + n,
         'uuid': _uuid('agent', n),
         'hostname': _host(n),
-        'last_heartbeat': models.now() + UNTIL,
+        'last_heartbeat': clock.now() + UNTIL,
         'sequence': 1,
         'digest': '1',
         'is_ready': True,

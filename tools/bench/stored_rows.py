@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import sqlalchemy as sa
 
-from cyborg.db.sqlalchemy import engine, models
+from cyborg.db.sqlalchemy import clock, engine, models
 
 #: rows per INSERT
 BATCH = 2_000
@@ -139,7 +139,7 @@ class StoredRows:
         self.arqs = self.devices = 0
 
     def _insert(self, model: type[models.Base], rows: Iterable[Row]) -> None:
-        rows, now = iter(rows), models.now()
+        rows, now = iter(rows), clock.now()
         while batch := [{'created_at': now} | row for row in itertools.islice(rows, BATCH)]:
             with self._db.writer() as session:
                 session.connection().execute(sa.insert(model.__table__), batch)

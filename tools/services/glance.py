@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A private Glance on SQLite and files, in its own virtual environment, that uses a Keystone."""
 
-import http.client
 import os
 import pathlib
 
-from tools.services.keystone import LOOPBACK, REGION, ROOT
+from tools.services.keystone import REGION, ROOT
 from tools.services.packages import Missing
-from tools.services.server import Server
+from tools.services.server import LOOPBACK, Server
 
 CONFIGURATION = """\
 [DEFAULT]
@@ -93,9 +92,4 @@ class Glance(Server):
         return super().environ() | {'OS_GLANCE_CONFIG_DIR': str(self.directory)}
 
     def is_ready(self) -> bool:
-        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=10)
-        try:
-            connection.request('GET', '/versions')
-            return connection.getresponse().status == http.HTTPStatus.OK
-        finally:
-            connection.close()
+        return self.serves('/versions')

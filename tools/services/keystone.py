@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A private Keystone on SQLite, in its own virtual environment with its own libraries."""
 
-import http.client
 import os
 import pathlib
 
 from tools.services.packages import Missing
-from tools.services.server import Server
+from tools.services.server import LOOPBACK, Server
 
-LOOPBACK = '127.0.0.1'
 REGION = 'here'
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -94,9 +92,4 @@ class Keystone(Server):
         }
 
     def is_ready(self) -> bool:
-        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=10)
-        try:
-            connection.request('GET', '/v3')
-            return connection.getresponse().status == http.HTTPStatus.OK
-        finally:
-            connection.close()
+        return self.serves('/v3')

@@ -8,7 +8,6 @@ Glance and a network service, is given.
 
 import concurrent.futures
 import contextlib
-import http.client
 import os
 import pathlib
 import shutil
@@ -17,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from tools.services.keystone import LOOPBACK, REGION, ROOT
+from tools.services.keystone import REGION, ROOT
 from tools.services.packages import Missing
-from tools.services.server import Server
+from tools.services.server import LOOPBACK, Server
 
 CONFIGURATION = """\
 [DEFAULT]
@@ -194,12 +193,7 @@ class Api(Service):
         return super().environ() | {'OS_NOVA_CONFIG_DIR': str(self.directory)}
 
     def is_ready(self) -> bool:
-        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=10)
-        try:
-            connection.request('GET', '/')
-            return connection.getresponse().status == http.HTTPStatus.OK
-        finally:
-            connection.close()
+        return self.serves('/')
 
 
 class Compute(Service):

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A private Placement that uses a Keystone and a database server."""
 
-import http.client
 import sys
 
-from tools.services.keystone import LOOPBACK, REGION
-from tools.services.server import Server
+from tools.services.keystone import REGION
+from tools.services.server import LOOPBACK, Server
 
 CONFIGURATION = """\
 [DEFAULT]
@@ -75,9 +74,4 @@ class Placement(Server):
         return super().environ() | {'OS_PLACEMENT_CONFIG_DIR': str(self.directory)}
 
     def is_ready(self) -> bool:
-        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=10)
-        try:
-            connection.request('GET', '/')
-            return connection.getresponse().status == http.HTTPStatus.OK
-        finally:
-            connection.close()
+        return self.serves('/')

@@ -3,6 +3,8 @@
 
 import abc
 import contextlib
+import http
+import http.client
 import json
 import os
 import pathlib
@@ -18,6 +20,7 @@ from typing import Any, ClassVar, Self
 
 from tools.services import keeper
 
+LOOPBACK = '127.0.0.1'
 #: Seconds until a server must respond, on a busy machine.
 PATIENCE = 180
 #: Below the range of ports for outgoing connections, so that the kernel does not assign a
@@ -80,6 +83,15 @@ class Server(abc.ABC):
     @abc.abstractmethod
     def is_ready(self) -> bool:
         """Return whether it responds to a client; any OSError counts as no."""
+
+    def serves(self, path: str) -> bool:
+        """Return whether a GET of this path is answered with 200: ``is_ready`` of a web service."""
+        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=10)
+        try:
+            connection.request('GET', path)
+            return connection.getresponse().status == http.HTTPStatus.OK
+        finally:
+            connection.close()
 
     # Start and end
 

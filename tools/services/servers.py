@@ -13,9 +13,7 @@ import socket
 import subprocess
 
 from tools.services import packages
-from tools.services.server import Server, free_port
-
-LOOPBACK = '127.0.0.1'
+from tools.services.server import LOOPBACK, Server, free_port
 
 
 class RabbitMQ(Server):

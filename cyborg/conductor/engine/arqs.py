@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from oslo_log import log as logging
 
 from cyborg import errors, metrics, objects
-from cyborg.conductor.engine import inventory, matching, tasks
+from cyborg.conductor.engine import matching, tasks
 from cyborg.conductor.engine.limits import Allowance
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
 from cyborg.db.sqlalchemy import arqs, attach_handles, deployables, history, models
@@ -381,62 +381,6 @@ def fail_overdue(unit: UnitOfWork) -> None:
         error = tasks_db.last_error(unit.session, [row.uuid for row in rows])
         why = f' Its last attempt failed: {error}' if error else ''
         fail(unit, rows, f'Host {host} did not prepare the device in time.{why}')
-
-
-def prepare_again(unit: UnitOfWork, rows: Sequence[Arq]) -> None:
-    """Have the host prepare handles again. A bind in progress keeps waiting."""
-    if not rows:
-        return
-    opened = {
-        task.arq_uuid for task in tasks_db.unfinished(unit.session, [row.uuid for row in rows], ())
-    }
-    rows = [row for row in rows if row.uuid not in opened]
-    move(unit, [row for row in rows if row.state == State.BOUND], Event.PROVISION)
-    prepare_held(unit, rows, is_told=False)
-
-
-def program_again(unit: UnitOfWork, emptied: Iterable[inventory.Emptied]) -> None:
-    """Have a host load images again that deployables have lost and requests need. It is the image
-    that a request asks for, or the one that an operator had loaded."""
-    for each in emptied:
-        rows = arqs.by_ids(unit.session, each.holders)
-        arq = next(
-            (
-                row
-                for row in rows
-                if tasks.image_of(row.group)
-                and (each.was_switched_on or row.state == State.PROVISIONING)
-            ),
-            None,
-        )
-        if arq is not None:
-            image = tasks.image_of(arq.group)
-            if tasks.is_loaded(each.part, image, arq.project_id):
-                continue
-        elif each.lost_image is not None:
-            image = {'bitstream_id': each.lost_image}
-        else:
-            continue
-        if tasks_db.programming_of(unit.session, [each.part.uuid]):
-            continue
-        if _restore_image(unit, each, image, arq) or arq is not None:
-            move(unit, [row for row in rows if row.state == State.BOUND], Event.PROVISION)
-
-
-def _restore_image(
-    unit: UnitOfWork, emptied: inventory.Emptied, image: Mapping[str, str], arq: Arq | None
-) -> bool:
-    """Have a host load an image that running servers use; returns whether it can.
-
-    If it cannot now, the next report tries again for a request that asks for the image. No error
-    is raised, because this report must be stored in any case."""
-    try:
-        with unit.session.begin_nested():
-            tasks.program(unit, emptied.part, image, arq, emptied.holders, even_disabled=True)
-    except errors.CannotProgram as error:
-        LOG.warning('An image that servers use is lost: %s', error.faultstring)
-        return False
-    return True
 
 
 # -- unbind and delete -----------------------------------------------------------------------

@@ -18,7 +18,7 @@ import os_traits
 
 from cyborg import objects
 from cyborg.conductor.engine import capacity, packing
-from cyborg.db.sqlalchemy.units import Host, Part
+from cyborg.db.sqlalchemy.units import COUNTS, Host, Part
 from cyborg.objects import Obstacle
 
 #: how many sums of amounts Placement is asked about, if several groups want units of one class
@@ -187,14 +187,7 @@ _FACTS = operator.attrgetter(
     'resource_class',
     'traits',
     'fault',
-    'total',
-    'held',
-    'free',
-    'cleaning',
-    'programming',
-    'quarantined',
-    'occupied',
-    'lost',
+    *COUNTS,
     'reserved',
     'is_disabled',
 )

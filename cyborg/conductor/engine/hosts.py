@@ -7,7 +7,7 @@ import functools
 from oslo_log import log
 
 from cyborg import errors, objects
-from cyborg.conductor.engine import arqs, imported, inventory, tasks
+from cyborg.conductor.engine import arqs, imported, inventory, providers, recovery, tasks
 from cyborg.conductor.engine.changes import of_agent
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
 from cyborg.db.sqlalchemy import agents, attach_handles, devices, imported_rows
@@ -30,19 +30,19 @@ def take_report(
     _note_agent(unit, report, known, silent_since)
     imported.match(session, report)  # first, because the following steps compare keys of drivers
     if report.is_first:  # what the host had prepared may be gone
-        arqs.prepare_again(unit, arqs_db.holding(session, hostname))
+        recovery.prepare_again(unit, arqs_db.holding(session, hostname))
     gone = attach_handles.gone(session, hostname)
     rows, emptied = inventory.reconcile(unit, report, is_apart=is_apart)
     if gone:
-        arqs.prepare_again(unit, arqs_db.holding_present(session, hostname, gone))
+        recovery.prepare_again(unit, arqs_db.holding_present(session, hostname, gone))
     if lost := inventory.gone(rows) - set(gone):
         # a bind in progress completes only when these are back and prepared again
-        arqs.prepare_again(unit, arqs_db.starting_with(session, lost))
-    arqs.program_again(unit, emptied)
+        recovery.prepare_again(unit, arqs_db.starting_with(session, lost))
+    recovery.program_again(unit, emptied)
     _compare(unit, report)
     session.flush()
     return objects.Plan(
-        providers=inventory.providers(
+        providers=providers.tree(
             session,
             hostname,
             rows,
@@ -97,7 +97,9 @@ def _compare(unit: UnitOfWork, report: objects.Report) -> None:
     those that the host had prepared or worked on during its discovery: they may be cleaned since.
     """
     if lost := list(report.given('lost', {}).items()):
-        arqs.prepare_again(unit, arqs_db.holding_generations(unit.session, report.hostname, lost))
+        recovery.prepare_again(
+            unit, arqs_db.holding_generations(unit.session, report.hostname, lost)
+        )
     leftover = set(report.mdevs or ()) - attach_handles.known_to_host(report)
     if leftover:
         tasks.release_unwanted(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The inventory of a host: applies reports to the rows, and derives the providers in Placement.
+"""The inventory of a host: applies its reports to the rows.
 
 A report is compared with the rows by key: devices and handles by their key, deployables by name.
 """
@@ -61,6 +61,32 @@ class Emptied:
     lost_image: str | None
 
 
+class Opened:
+    """The open tasks of a host that its inventory depends on."""
+
+    def __init__(
+        self, opened: Iterable[tasks.Open], switched_on: Collection[str] = frozenset()
+    ) -> None:
+        opened = list(opened)
+        #: cards, by key, that may have lost power since the last report: the agent has just
+        #: started, or they were missing
+        self.switched_on = switched_on
+        #: deployable, by uuid -> the image that such a card has lost
+        self.lost_images: dict[str, str] = {}
+        #: deployables, by uuid, into which an image is being loaded
+        self.programmed = {task.deployable_uuid for task in opened if task.kind == TaskKind.PROGRAM}
+        #: handles, by uuid, that the host failed to release or to clean
+        self.failed = {
+            task.handle_uuid for task in opened if task.attempts and task.kind in tasks.HAND_BACK
+        }
+
+    def is_programming(self, row: Deployable) -> bool:
+        """Returns whether an image is being loaded into this deployable or one above it."""
+        return row.uuid in self.programmed or (
+            row.parent is not None and self.is_programming(row.parent)
+        )
+
+
 def reconcile(
     unit: UnitOfWork, report: objects.Report, *, is_apart: bool = False
 ) -> tuple[list[Device], list[Emptied]]:
@@ -109,7 +135,7 @@ def reconcile(
     return list(rows.values()), list(_emptied(rows.values(), opened))
 
 
-def _withdraw(session: Session, rows: dict[str, Device], key: str, opened: 'Opened') -> None:
+def _withdraw(session: Session, rows: dict[str, Device], key: str, opened: Opened) -> None:
     """Delete the parts of a card that is gone, except the parts that requests hold."""
     row = rows[key]
     is_divided = any(
@@ -134,7 +160,7 @@ def _take_in(
     taken: set[str],
     past: models.DividedCard | None,
     report: objects.Report,
-    opened: 'Opened',
+    opened: Opened,
 ) -> None:
     """Update the rows of a card from its report."""
     row = rows.get(device.key)
@@ -223,7 +249,7 @@ def _facts(source: objects.CyborgObject, names: Iterable[str]) -> dict[str, obje
 
 
 def _update_device(
-    row: Device, device: objects.Device, report: objects.Report, was_divided: bool, opened: 'Opened'
+    row: Device, device: objects.Device, report: objects.Report, was_divided: bool, opened: Opened
 ) -> None:
     _set(row, is_missing=False, **_facts(device, DEVICE_FACTS))
     paths = [(path.type, path.info) for path in device.control_paths]
@@ -245,7 +271,7 @@ def _update_device(
 
 
 def _update_deployables(
-    row: Device, device: objects.Device, report: objects.Report, opened: 'Opened'
+    row: Device, device: objects.Device, report: objects.Report, opened: Opened
 ) -> list[Deployable]:
     """Update the deployables of a card from its report; returns those that it contains."""
     known = {part.name: part for part in row.deployables}
@@ -268,7 +294,7 @@ def _update_deployables(
     return present
 
 
-def _withhold_programming(row: Device, opened: 'Opened') -> None:
+def _withhold_programming(row: Device, opened: Opened) -> None:
     """Withhold new handles that appeared while their deployable is being programmed."""
     for part in row.deployables:
         if opened.is_programming(part):
@@ -331,7 +357,7 @@ def _root(
 
 
 def _update_deployable(
-    row: Deployable, deployable: objects.Deployable, report: objects.Report, opened: 'Opened'
+    row: Deployable, deployable: objects.Deployable, report: objects.Report, opened: Opened
 ) -> None:
     handles = {handle.key: handle for handle in row.attach_handles}
     occupants = set(deployable.given('occupants', ()))
@@ -360,7 +386,7 @@ def _update_deployable(
     attributes.update(row, attributes.told(deployable))
 
 
-def _update_bitstream(row: Deployable, deployable: objects.Deployable, opened: 'Opened') -> None:
+def _update_bitstream(row: Deployable, deployable: objects.Deployable, opened: Opened) -> None:
     """Forget the image if the hardware shows other content: another program has loaded that, or
     the card has loaded its flash after a power cycle."""
     content = deployable.given('content', {})
@@ -420,7 +446,7 @@ def _is_taken(handle: Handle, occupant: str | None) -> bool:
     )
 
 
-def _remove(row: Deployable, opened: 'Opened') -> bool:
+def _remove(row: Deployable, opened: Opened) -> bool:
     """Delete the handles that no request holds. Returns True if the deployable must stay because
     handles are held or tasks are open."""
     _remove_handles(row, list(row.attach_handles))
@@ -447,7 +473,7 @@ def gone(rows: Iterable[Device]) -> set[int]:
     }
 
 
-def _emptied(rows: Iterable[Device], opened: 'Opened') -> Iterator[Emptied]:
+def _emptied(rows: Iterable[Device], opened: Opened) -> Iterator[Emptied]:
     for device in rows:
         for part in device.deployables:
             if device.is_missing or not part.is_programmable or part.bitstream_id is not None:
@@ -467,114 +493,3 @@ def _emptied(rows: Iterable[Device], opened: 'Opened') -> Iterator[Emptied]:
                     device.key in opened.switched_on,
                     opened.lost_images.get(part.uuid),
                 )
-
-
-# -- providers in Placement --------------------------------------------------------------------
-
-
-class Opened:
-    """The open tasks of a host that its inventory depends on."""
-
-    def __init__(
-        self, opened: Iterable[tasks.Open], switched_on: Collection[str] = frozenset()
-    ) -> None:
-        opened = list(opened)
-        #: cards, by key, that may have lost power since the last report: the agent has just
-        #: started, or they were missing
-        self.switched_on = switched_on
-        #: deployable, by uuid -> the image that such a card has lost
-        self.lost_images: dict[str, str] = {}
-        #: deployables, by uuid, into which an image is being loaded
-        self.programmed = {task.deployable_uuid for task in opened if task.kind == TaskKind.PROGRAM}
-        #: handles, by uuid, that the host failed to release or to clean
-        self.failed = {
-            task.handle_uuid for task in opened if task.attempts and task.kind in tasks.HAND_BACK
-        }
-
-    def is_programming(self, row: Deployable) -> bool:
-        """Returns whether an image is being loaded into this deployable or one above it."""
-        return row.uuid in self.programmed or (
-            row.parent is not None and self.is_programming(row.parent)
-        )
-
-
-def providers(
-    session: Session,
-    hostname: str,
-    rows: Iterable[Device],
-    *,
-    is_silent: bool = False,
-    is_disabled: bool = False,
-) -> list[objects.Provider]:
-    """Returns the provider tree of a host, parents before children. If its agent ``is_silent``,
-    the providers whose handles the agent must prepare are reserved; if it ``is_disabled``, all
-    are."""
-    opened = Opened(tasks.of_host(session, hostname))
-    parts = [part for device in rows for part in sorted(device.deployables, key=_depth)]
-    quarantined = {
-        region_of(part)
-        for part in parts
-        if any(handle.withheld == Withheld.QUARANTINED for handle in part.attach_handles)
-    }
-    return [
-        _provider(
-            part,
-            opened,
-            is_region_quarantined=region_of(part) in quarantined - {None},
-            is_silent=is_silent,
-            is_disabled=is_disabled,
-        )
-        for part in parts
-    ]
-
-
-def _depth(row: Deployable) -> int:
-    return 0 if row.parent is None else 1 + _depth(row.parent)
-
-
-def _needs_agent(row: Deployable) -> bool:
-    """Returns whether the agent must prepare a handle of a deployable before a server can use
-    it."""
-    return row.is_programmable or any(handle.is_host_prepared for handle in row.attach_handles)
-
-
-def _provider(
-    row: Deployable,
-    opened: Opened,
-    *,
-    is_region_quarantined: bool,
-    is_silent: bool,
-    is_disabled: bool,
-) -> objects.Provider:
-    device, total = row.device, len(row.attach_handles)
-    is_held_back = (
-        is_disabled
-        or device.is_missing
-        or device.fault is not None
-        or opened.is_programming(row)
-        or device.status == objects.DeviceStatus.MAINTAINING
-        or is_silent
-        and _needs_agent(row)
-    )
-    # a quarantined handle is reserved in addition to Placement's allocations
-    lost = sum(
-        1
-        for handle in row.attach_handles
-        if handle.is_missing
-        or handle.withheld == Withheld.QUARANTINED
-        or is_region_quarantined
-        and handle.withheld == Withheld.CLEANING
-        or is_silent
-        and handle.withheld is not None
-        or handle.arq_id is None
-        and handle.uuid in opened.failed
-    )
-    return objects.Provider(
-        uuid=row.rp_uuid,
-        name=row.name,
-        parent_uuid=row.parent.rp_uuid if row.parent else None,
-        resource_class=row.resource_class,
-        total=total,
-        reserved=total if is_held_back else min(total, lost + row.reserved),
-        traits=row.traits,
-    )

@@ -11,7 +11,7 @@ from oslo_utils import uuidutils
 from sqlalchemy import orm
 
 from cyborg import errors, objects
-from cyborg.db.sqlalchemy import models, paging
+from cyborg.db.sqlalchemy import clock, models, paging
 
 Agent = models.Agent
 NO_DIGEST = ''  #: differs from every digest, so that the next heartbeat asks for a report
@@ -42,7 +42,7 @@ class Known:
 
 def beat(session: orm.Session, hostname: str, digest: str, silent_since: datetime.datetime) -> Beat:
     """Record a heartbeat, with one statement if nothing has changed."""
-    lives = sa.update(Agent).where(Agent.hostname == hostname).values(last_heartbeat=models.now())
+    lives = sa.update(Agent).where(Agent.hostname == hostname).values(last_heartbeat=clock.now())
     is_usual = sa.and_(
         Agent.digest == digest,
         Agent.stored_sequence == Agent.sequence,
@@ -89,7 +89,7 @@ def fallen_silent(
 def accept(session: orm.Session, report: objects.Report) -> None:
     """Accept a report that follows the last one, and lock the host against other reports."""
     values = {
-        'last_heartbeat': models.now(),
+        'last_heartbeat': clock.now(),
         'sequence': report.sequence,
         'stored_sequence': report.sequence,
         'digest': report.digest,

@@ -11,7 +11,7 @@ from oslo_utils import uuidutils
 from sqlalchemy import orm
 
 from cyborg import errors, objects
-from cyborg.db.sqlalchemy import models, paging
+from cyborg.db.sqlalchemy import clock, models, paging
 from cyborg.objects import arq_states
 from cyborg.objects.arq_states import State
 
@@ -145,7 +145,7 @@ def insert(
     profile: Profile | None,
 ) -> list[dict[str, Any]]:
     """Store one new request per unit that the groups ask for, in their order; returns the rows."""
-    now = models.now()
+    now = clock.now()
     rows = [
         {
             'uuid': uuidutils.generate_uuid(),
@@ -340,7 +340,7 @@ def overdue(session: orm.Session) -> list[str]:
     return list(
         session.scalars(
             sa.select(Arq.uuid).where(
-                Arq.state == State.BIND_STARTED, Arq.bind_deadline < models.now()
+                Arq.state == State.BIND_STARTED, Arq.bind_deadline < clock.now()
             )
         )
     )
@@ -350,7 +350,7 @@ def abandoned(session: orm.Session, lifetime: datetime.timedelta) -> list[Arq]:
     """Returns some requests that are older than this and were never bound, locked."""
     ids = session.scalars(
         sa.select(Arq.id)
-        .where(Arq.state == State.INITIAL, Arq.created_at < models.now() - lifetime)
+        .where(Arq.state == State.INITIAL, Arq.created_at < clock.now() - lifetime)
         .order_by(Arq.created_at)
         .limit(ABANDONED_AT_ONCE)
     ).all()

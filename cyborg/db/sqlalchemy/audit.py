@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import clock, models
 from cyborg.objects import TaskKind, TaskState
 from cyborg.objects.arq_states import State
 
@@ -51,7 +51,7 @@ def wrongly_holding(session: orm.Session, states: Collection[State]) -> Rows:
 def unchanged(session: orm.Session, states: Collection[State], before: datetime.datetime) -> Rows:
     """Returns the requests that have been in one of these states since before then: uuid, state
     and the time of the last change."""
-    since = sa.func.coalesce(Arq.updated_at, Arq.created_at, type_=models.Moment)
+    since = sa.func.coalesce(Arq.updated_at, Arq.created_at, type_=clock.Moment)
     return session.execute(
         sa.select(Arq.uuid, Arq.state, since)
         .where(Arq.state.in_(states), since < before)

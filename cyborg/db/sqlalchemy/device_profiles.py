@@ -10,7 +10,7 @@ from oslo_utils import uuidutils
 from sqlalchemy import orm
 
 from cyborg import errors, objects
-from cyborg.db.sqlalchemy import models, paging
+from cyborg.db.sqlalchemy import clock, models, paging
 
 Profile = models.DeviceProfile
 Access = models.DeviceProfileProject
@@ -153,7 +153,7 @@ def update(
 ) -> objects.DeviceProfile:
     """Change the named fields. Existing requests keep their own copy of the groups."""
     [row] = _rows(session, audience, [ref], lock=True)
-    values = changes | {'updated_at': models.now()}
+    values = changes | {'updated_at': clock.now()}
     if 'project_ids' in changes:
         projects = values.pop('project_ids')
         values['is_private'] = projects is not None

@@ -14,7 +14,7 @@ from oslo_db.sqlalchemy import enginefacade, exc_filters
 from sqlalchemy import dialects, orm
 
 from cyborg import errors, tracing
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import clock
 
 F = TypeVar('F', bound=Callable[..., Any])
 #: for packages that use sessions and must not import SQLAlchemy
@@ -40,8 +40,8 @@ class Database:
             is_file = sa.make_url(connection).get_backend_name() == 'sqlite'
             self.engine = _embedded(connection) if is_file else _served(connection)
             with self.engine.connect() as made:
-                asked = models.local_now()
-                models.follow(made.scalars(sa.select(models.database_now())).one(), asked)
+                asked = clock.local_now()
+                clock.follow(made.scalars(sa.select(clock.database_now())).one(), asked)
         except (db_exc.DBError, sa.exc.SQLAlchemyError, ImportError) as error:
             why = str(error).splitlines()[0]
             raise errors.ConfigError(

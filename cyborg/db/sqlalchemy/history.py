@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from cyborg import objects
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import clock, models
 from cyborg.objects.arq_states import Event
 
 Transition = models.ArqTransition
@@ -68,7 +68,7 @@ class Change:
 def record(session: orm.Session, cause: Cause, changes: Iterable[Change]) -> sa.Select[int] | None:
     """Add steps to the history, in one statement; returns the query that finds the first of them
     once the transaction is committed."""
-    common = {'actor': cause.actor, 'request_id': cause.request_id, 'created_at': models.now()}
+    common = {'actor': cause.actor, 'request_id': cause.request_id, 'created_at': clock.now()}
     rows = [change.row | common for change in changes]
     if not rows:
         return None

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import clock, models
 
 Event = models.NovaEvent
 
@@ -45,7 +45,7 @@ def add(
     They are claimed by the caller, which sends them after the commit. Other conductors may send
     them when the claim ends.
     """
-    mine, until, now = mark(), _lease(), models.now()
+    mine, until, now = mark(), _lease(), clock.now()
     rows = [
         {
             'instance_uuid': arq.instance_uuid,
@@ -65,12 +65,12 @@ def add(
 
 def _lease() -> datetime.datetime:
     """Returns when a claim made now ends."""
-    return models.now() + datetime.timedelta(seconds=CLAIM)
+    return clock.now() + datetime.timedelta(seconds=CLAIM)
 
 
 def claim(session: orm.Session, most: int, mark: str) -> list[Event]:
     """Claim at most so many due events, and the other due events of their servers."""
-    is_due = sa.and_(Event.due_at <= models.now(), Event.given_up_at.is_(None))
+    is_due = sa.and_(Event.due_at <= clock.now(), Event.given_up_at.is_(None))
     first = sa.select(Event.instance_uuid).where(is_due).order_by(Event.id).limit(most).subquery()
     servers = sa.select(first.c.instance_uuid).distinct().subquery()
     ids = session.scalars(
@@ -101,7 +101,7 @@ def take_over(session: orm.Session) -> None:
     orphaned = [claim for claim in claims if claim and not _has_maker(claim)]
     if orphaned:
         session.execute(
-            sa.update(Event).where(Event.claim.in_(orphaned)).values(due_at=models.now()),
+            sa.update(Event).where(Event.claim.in_(orphaned)).values(due_at=clock.now()),
             execution_options={'synchronize_session': False},
         )
 
@@ -136,9 +136,7 @@ def postpone(
     refusal = (
         {
             'attempts': Event.attempts + 1,
-            'refused_since': sa.func.coalesce(
-                Event.refused_since, models.now(), type_=models.Moment
-            ),
+            'refused_since': sa.func.coalesce(Event.refused_since, clock.now(), type_=clock.Moment),
         }
         if is_refused
         else {}
@@ -150,7 +148,7 @@ def give_up(session: orm.Session, events: Sequence[Event]) -> set[str]:
     """Give up the events that are still claimed by the caller; returns the uuids of their requests.
     An operator can resume them."""
     ours = set(session.scalars(sa.select(Event.arq_uuid).where(_are(events)).with_for_update()))
-    _change(session, events, given_up_at=models.now())
+    _change(session, events, given_up_at=clock.now())
     return ours
 
 
@@ -169,7 +167,7 @@ def resume(session: orm.Session) -> None:
     session.execute(
         sa.update(Event)
         .where(Event.given_up_at.is_not(None))
-        .values(due_at=models.now(), attempts=0, refused_since=None, given_up_at=None),
+        .values(due_at=clock.now(), attempts=0, refused_since=None, given_up_at=None),
         execution_options={'synchronize_session': False},
     )
 

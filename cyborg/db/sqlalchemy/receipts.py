@@ -11,7 +11,7 @@ from oslo_utils import uuidutils
 from sqlalchemy import orm
 
 from cyborg import errors
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import clock, models
 
 Receipt = models.Receipt
 _ADD = sa.insert(models.table(Receipt))
@@ -35,7 +35,7 @@ def add(
     uuid = key.uuid if key else uuidutils.generate_uuid()
     values = {
         'uuid': uuid,
-        'created_at': models.now(),
+        'created_at': clock.now(),
         'digest': key.digest if key else None,
         'made': None if made is None else list(made),
     }

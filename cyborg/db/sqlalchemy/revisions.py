@@ -131,3 +131,10 @@ def require_head(database: engine.Database) -> None:
     """Raises if this code cannot use the schema."""
     if why := obstacle(database):
         raise errors.ConfigError(why=why)
+
+
+def open_current(url: str) -> engine.Database:
+    """Open a database; raises ConfigError if its schema is not that of this release."""
+    db = engine.Database(url)
+    require_head(db)
+    return db

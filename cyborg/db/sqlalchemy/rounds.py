@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import clock, models
 
 Round = models.Round
 #: the shortest lease in seconds: a round may take longer than its interval
@@ -44,14 +44,14 @@ def take(session: orm.Session, name: str, interval: float) -> Lease | float:
 
     Raises DBDuplicateEntry if two conductors create the first lease at the same moment.
     """
-    asked = models.local_now()
+    asked = clock.local_now()
     now, until = session.execute(
         sa.select(
-            models.database_now(),
+            clock.database_now(),
             sa.select(Round.until).where(Round.name == name).scalar_subquery(),
         )
     ).one()
-    models.follow(now, asked)
+    clock.follow(now, asked)
     lease = Lease(name, f'{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(8)}')
     values = {'holder': lease.holder, 'until': _after(now, max(interval, LEASE))}
     if until is None:
@@ -69,7 +69,7 @@ def take(session: orm.Session, name: str, interval: float) -> Lease | float:
 def finish(session: orm.Session, lease: Lease, interval: float, figures: dict[str, Any]) -> None:
     """Store the figures of a round, and make the next one due after the interval. Does nothing if
     another conductor has taken the lease."""
-    now = session.scalars(sa.select(models.database_now())).one()
+    now = session.scalars(sa.select(clock.database_now())).one()
     session.execute(
         sa.update(Round)
         .where(Round.name == lease.name, Round.holder == lease.holder)
@@ -81,7 +81,7 @@ def finish(session: orm.Session, lease: Lease, interval: float, figures: dict[st
 def found(session: orm.Session) -> dict[str, Found]:
     """Returns the outcome of the last round of each name, with one statement."""
     rows = session.execute(
-        sa.select(Round.name, Round.figures, Round.finished_at, models.database_now()).where(
+        sa.select(Round.name, Round.figures, Round.finished_at, clock.database_now()).where(
             Round.finished_at.is_not(None)
         )
     )

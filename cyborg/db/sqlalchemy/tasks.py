@@ -11,7 +11,7 @@ from oslo_utils import uuidutils
 from sqlalchemy import orm
 
 from cyborg import backoff, objects
-from cyborg.db.sqlalchemy import attributes, devices, models, paging
+from cyborg.db.sqlalchemy import attributes, clock, devices, models, paging
 from cyborg.objects import Decision, TaskKind, TaskState
 
 Task = models.Task
@@ -63,7 +63,7 @@ class Open:
 
 def add(session: orm.Session, rows: Sequence[Task]) -> None:
     """Store new tasks in one statement."""
-    now, names = models.now(), [column.name for column in _TABLE.columns if column.name != 'id']
+    now, names = clock.now(), [column.name for column in _TABLE.columns if column.name != 'id']
     for row in rows:
         row.uuid = row.uuid or uuidutils.generate_uuid()
         row.state, row.attempts, row.created_at = TaskState.OPEN, 0, now
@@ -268,12 +268,12 @@ def note_failure(task: Task, error: str) -> None:
     """Record a failed attempt, and set the time of the next one."""
     task.attempts += 1
     task.error = error
-    task.due_at = models.now() + datetime.timedelta(seconds=pause(task.attempts))
+    task.due_at = clock.now() + datetime.timedelta(seconds=pause(task.attempts))
 
 
 def close(task: Task, state: TaskState, result: objects.TaskResult | None = None) -> None:
     """Close a task; its row stays as a record."""
-    task.state, task.finished_at, task.due_at = state, models.now(), None
+    task.state, task.finished_at, task.due_at = state, clock.now(), None
     if result is not None:
         task.error, task.seconds = result.error, result.seconds
         task.image_uuid = result.image_uuid or task.image_uuid
@@ -340,7 +340,7 @@ def decide(task: Task, decision: Decision, actor: str, reason: str | None = None
     """Record an operator's decision about a failed clean task."""
     task.state = TaskState.FAILED
     task.decision, task.decided_by, task.decision_reason = decision, actor, reason
-    task.decided_at = models.now()
+    task.decided_at = clock.now()
 
 
 def forget_host(session: orm.Session, hostname: str) -> None:
@@ -348,7 +348,7 @@ def forget_host(session: orm.Session, hostname: str) -> None:
     session.execute(
         sa.update(Task)
         .where(Task.hostname == hostname, Task.state.in_((TaskState.OPEN, TaskState.QUARANTINED)))
-        .values(state=TaskState.CANCELLED, finished_at=models.now()),
+        .values(state=TaskState.CANCELLED, finished_at=clock.now()),
         execution_options={'synchronize_session': False},
     )
 

@@ -83,6 +83,17 @@ def _count(*conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
     return sa.func.count(sa.case((sa.and_(*conditions), 1)))  # sums are decimals in MariaDB
 
 
+#: the fields of Part that count units, in their order
+COUNTS = (
+    'total',
+    'held',
+    'free',
+    'cleaning',
+    'programming',
+    'quarantined',
+    'occupied',
+    'lost',
+)
 _IS_UNHELD = Handle.arq_id.is_(None)
 _COUNTED = (
     sa.select(
@@ -122,19 +133,7 @@ _PARTS = (
             ),
         ),
         sa.case((Device.is_missing, MISSING), else_=Device.fault),
-        *(
-            _COUNTED.c[name]
-            for name in (
-                'total',
-                'held',
-                'free',
-                'cleaning',
-                'programming',
-                'quarantined',
-                'occupied',
-                'lost',
-            )
-        ),
+        *(_COUNTED.c[name] for name in COUNTS),
         Deployable.reserved,
         sa.type_coerce(Deployable.traits, sa.Text),
         Deployable.id.label('deployable_id'),

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from cyborg import objects
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import clock, models
 from cyborg.objects.arq_states import IN_USE
 
 Arq = models.ExtArq
@@ -82,10 +82,10 @@ def _steps(
     """The steps that begin or end a use, each with its signed distance from the start."""
     was_in_use = sa.func.coalesce(Step.from_state, '').in_(IN_USE)
     is_in_use = Step.to_state.in_(IN_USE)
-    moment = sa.literal(start, models.Moment())
+    moment = sa.literal(start, clock.Moment())
     distance = sa.case(
         (Step.created_at >= end, whole),
-        else_=models.milliseconds_between(moment, Step.created_at),
+        else_=clock.milliseconds_between(moment, Step.created_at),
     )
     return sa.select(
         Step.arq_uuid.label('arq_uuid'),

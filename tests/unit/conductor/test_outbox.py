@@ -18,6 +18,7 @@ from cyborg.conductor.audit import Audit
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
 from cyborg.conductor.outbox import Outbox
 from cyborg.db.sqlalchemy import arqs, history, migration, models, nova_events
+from cyborg.db.sqlalchemy.clock import now
 from cyborg.db.sqlalchemy.engine import Database
 from tests.fixtures.cloud import eventually
 
@@ -214,7 +215,7 @@ def wait_in_table(db, *arqs):
                 arq_uuid=arq,
                 status='completed',
                 attempts=1,
-                due_at=models.now(),
+                due_at=now(),
             )
             for arq in arqs
         )
@@ -279,7 +280,7 @@ def test_the_events_of_a_server_are_one_call_however_few_are_claimed(outbox, db,
                 arq_uuid=arq,
                 status='completed',
                 attempts=1,
-                due_at=models.now(),
+                due_at=now(),
             )
             for arq in 'abc'
         )

@@ -6,7 +6,7 @@ import datetime
 import pytest
 from oslo_utils import timeutils
 
-from cyborg.db.sqlalchemy import agents, engine, migration, models, rounds
+from cyborg.db.sqlalchemy import agents, clock, engine, migration, models, rounds
 
 HOUR = datetime.timedelta(hours=1)
 SLACK = datetime.timedelta(seconds=2)
@@ -15,7 +15,7 @@ SLACK = datetime.timedelta(seconds=2)
 @pytest.fixture(autouse=True)
 def corrected(monkeypatch):
     """What is corrected here is over after the test."""
-    monkeypatch.setattr(models._Clock, 'ahead', datetime.timedelta())
+    monkeypatch.setattr(clock._Clock, 'ahead', datetime.timedelta())
 
 
 def real_now():
@@ -24,7 +24,7 @@ def real_now():
 
 def set_clock(monkeypatch, wrong):
     """Have the clock of this machine go wrong by so much."""
-    monkeypatch.setattr(models, 'local_now', lambda: real_now() + wrong)
+    monkeypatch.setattr(clock, 'local_now', lambda: real_now() + wrong)
     monkeypatch.setattr(timeutils, 'utcnow', lambda with_timezone=False: real_now() + wrong)
 
 
@@ -46,9 +46,9 @@ def connect(tmp_path):
 @pytest.mark.parametrize('wrong', [HOUR, -HOUR])
 def test_a_conductor_that_starts_uses_the_clock_of_the_database(connect, monkeypatch, wrong):
     set_clock(monkeypatch, wrong)
-    assert abs(models.now() - real_now()) > HOUR - SLACK
+    assert abs(clock.now() - real_now()) > HOUR - SLACK
     connect()
-    assert abs(models.now() - real_now()) < SLACK
+    assert abs(clock.now() - real_now()) < SLACK
 
 
 def test_a_clock_that_goes_wrong_later_is_corrected_with_the_next_sweep(connect, monkeypatch):
@@ -57,12 +57,12 @@ def test_a_clock_that_goes_wrong_later_is_corrected_with_the_next_sweep(connect,
     set_clock(monkeypatch, HOUR)
     with db.writer() as session:
         rounds.take(session, 'sweep', 30)
-    assert abs(models.now() - real_now()) < SLACK
+    assert abs(clock.now() - real_now()) < SLACK
     # and when it is set right, that is seen, too
     set_clock(monkeypatch, datetime.timedelta())
     with db.writer() as session:
         rounds.take(session, 'sweep', 30)
-    assert models._Clock.ahead == datetime.timedelta()
+    assert clock._Clock.ahead == datetime.timedelta()
 
 
 def test_an_agent_that_one_conductor_heard_lives_for_another_one(connect, monkeypatch):
@@ -83,24 +83,24 @@ def test_an_agent_that_one_conductor_heard_lives_for_another_one(connect, monkey
         )
     set_clock(monkeypatch, -HOUR)
     with connect().writer() as session:
-        agents.beat(session, 'compute1', 'digest', models.now() - HOUR)
+        agents.beat(session, 'compute1', 'digest', clock.now() - HOUR)
     # when another one looks, whose clock is right
-    monkeypatch.setattr(models._Clock, 'ahead', datetime.timedelta())
+    monkeypatch.setattr(clock._Clock, 'ahead', datetime.timedelta())
     set_clock(monkeypatch, datetime.timedelta())
     with db.reader() as session:
-        since = models.now() - datetime.timedelta(minutes=1)
+        since = clock.now() - datetime.timedelta(minutes=1)
         assert agents.get(session, since, 'compute1').is_alive
 
 
 def test_small_differences_are_left_alone(monkeypatch):
-    models.follow(real_now() + datetime.timedelta(seconds=0.3), real_now())
-    assert models._Clock.ahead == datetime.timedelta()
+    clock.follow(real_now() + datetime.timedelta(seconds=0.3), real_now())
+    assert clock._Clock.ahead == datetime.timedelta()
 
 
 def test_an_answer_that_took_long_corrects_what_it_proves():
     # the database may have looked at its clock at any moment of this hour
-    models.follow(real_now() - HOUR / 2, real_now() - HOUR)
-    assert models._Clock.ahead == datetime.timedelta()
+    clock.follow(real_now() - HOUR / 2, real_now() - HOUR)
+    assert clock._Clock.ahead == datetime.timedelta()
     # whatever moment it was, this clock is slow
-    models.follow(real_now() + HOUR, real_now() - HOUR)
-    assert HOUR < models._Clock.ahead < 2 * HOUR
+    clock.follow(real_now() + HOUR, real_now() - HOUR)
+    assert HOUR < clock._Clock.ahead < 2 * HOUR

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from cyborg.conductor.audit import Audit
-from cyborg.db.sqlalchemy import history, migration, models, tasks
+from cyborg.db.sqlalchemy import clock, history, migration, models, tasks
 from tools.bench.stored_rows import HANDLES, StoredRows
 
 pytestmark = pytest.mark.migrations
@@ -38,7 +38,7 @@ def fill(database):
                 [
                     {
                         'hostname': name,
-                        'last_heartbeat': models.now(),
+                        'last_heartbeat': clock.now(),
                         'sequence': 1,
                         'digest': '',
                         'is_ready': True,
@@ -59,7 +59,7 @@ def fill(database):
                         'device_uuid': device.uuid,
                         'deployable_uuid': device.uuid,
                         'handle_uuid': device.uuid,
-                        'finished_at': models.now(),
+                        'finished_at': clock.now(),
                     }
                     for device in session.scalars(sa.select(models.Device))
                     for _ in range(10)
@@ -83,7 +83,7 @@ ANALYSED = {
 
 def look(session):
     """All that a round asks of the whole cloud."""
-    now = models.now()
+    now = clock.now()
     tasks.owing_hosts(session, now, now - DAY)
     history.prune(session, now - DAY)
 
@@ -181,7 +181,7 @@ def test_an_audit_reads_what_it_finds_and_one_host_at_a_time(database, fill):
         lambda connection, record: setattr(connection, 'row_factory', note),
     )
     with database.writer() as session:
-        session.execute(sa.update(models.ExtArq).values(updated_at=models.now() - DAY))
+        session.execute(sa.update(models.ExtArq).values(updated_at=clock.now() - DAY))
     # what is compared in the database stays there: it counts two kinds of events
     fetched.clear()
     assert Audit(database).look() == []

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from cyborg import errors
 from cyborg.conductor.engine import tasks as engine_tasks
 from cyborg.conductor.engine import unit_of_work
-from cyborg.db.sqlalchemy import migration, models, tasks
+from cyborg.db.sqlalchemy import clock, migration, models, tasks
 from cyborg.db.sqlalchemy.history import Cause
 
 ARQ = '11111111-1111-4111-8111-111111111111'
@@ -64,7 +64,7 @@ def region(db):
                 project_id='p',
                 attempts=3,
                 error='It burns.',
-                finished_at=models.now() - 2 * DAY,
+                finished_at=clock.now() - 2 * DAY,
             )
         )
         return device.uuid, handles
@@ -159,11 +159,11 @@ def test_a_record_is_kept_as_long_after_its_decision_as_others_after_their_end(d
         return len(records(db, device))
 
     # a quarantine is never forgotten
-    assert prune(models.now()) == 1
+    assert prune(clock.now()) == 1
     with act(db) as unit:
         engine_tasks.release_from_quarantine(unit, handles[0], 'It looks clean.', device)
-    assert prune(models.now() - DAY) == 1
-    assert prune(models.now() + DAY) == 0
+    assert prune(clock.now() - DAY) == 1
+    assert prune(clock.now() + DAY) == 0
 
 
 def test_records_outlive_their_device(db, region):

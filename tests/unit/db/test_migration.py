@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 from alembic import config, script
 
-from cyborg.db.sqlalchemy import migration, models, revisions
+from cyborg.db.sqlalchemy import clock, migration, models, revisions
 from tests.fixtures.databases import differences, empty
 
 pytestmark = pytest.mark.migrations
@@ -71,7 +71,7 @@ def test_foreign_keys_are_enforced(database):
 
 def test_requests_that_an_administrator_bound_go_back_to_their_servers_project(database):
     migration.upgrade(database, '0007')
-    now = models.now()
+    now = clock.now()
     steps = [('s1', None), ('s1', 'owner'), ('s1', 'admins'), ('s2', 'admins')]
     with database.writer() as session:
         reflected = sa.MetaData()
@@ -141,7 +141,7 @@ class Rows:
 
     def _blank(self, column):
         if column.type.python_type is datetime.datetime:
-            return models.now()
+            return clock.now()
         return self.BLANK[column.type.python_type]
 
 

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from cyborg import errors
 from cyborg.cmd import dbsync
-from cyborg.db.sqlalchemy import migration, models, online_migrations, revisions
+from cyborg.db.sqlalchemy import clock, migration, models, online_migrations, revisions
 from cyborg.db.sqlalchemy.online_migrations import OnlineMigration
 from cyborg.db.sqlalchemy.revisions import Phase
 from tests.fixtures.databases import differences
@@ -167,7 +167,7 @@ class Rows:
                 models.Agent(
                     uuid=str(index),
                     hostname=f'compute{index}',
-                    last_heartbeat=models.now(),
+                    last_heartbeat=clock.now(),
                     sequence=1,
                     digest='',
                     is_ready=True,

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 from oslo_utils import timeutils
 
-from cyborg.db.sqlalchemy import migration, models, rounds
+from cyborg.db.sqlalchemy import clock, migration, models, rounds
 
 pytestmark = pytest.mark.migrations
 INTERVAL = 3600
@@ -43,7 +43,7 @@ def let_it_end(db):
     """As if time had passed."""
     with db.writer() as session:
         session.execute(
-            sa.update(models.Round).values(until=models.now() - datetime.timedelta(days=1))
+            sa.update(models.Round).values(until=clock.now() - datetime.timedelta(days=1))
         )
 
 

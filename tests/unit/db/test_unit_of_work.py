@@ -10,7 +10,7 @@ from oslo_db import exception
 
 from cyborg import errors
 from cyborg.conductor.engine import unit_of_work
-from cyborg.db.sqlalchemy import engine, migration, models, receipts
+from cyborg.db.sqlalchemy import clock, engine, migration, models, receipts
 from cyborg.db.sqlalchemy.history import Cause
 
 
@@ -92,11 +92,11 @@ def test_a_connection_that_breaks_before_the_end_is_no_question(db, monkeypatch)
 
 
 def test_old_receipts_are_pruned(db):
-    key, now = receipts.Key('key', 'digest'), models.now()
+    key, now = receipts.Key('key', 'digest'), clock.now()
     for _ in range(2):
         with unit_of_work.transact(db, Cause('test')):
             pass
-    later, hour = models.now(), datetime.timedelta(hours=1)
+    later, hour = clock.now(), datetime.timedelta(hours=1)
     with db.writer() as session:
         receipts.add(session, key, ['made'])
         # those with keys are kept longer

@@ -8,7 +8,7 @@ import pytest
 from cyborg import errors
 from cyborg.conductor.engine import hosts
 from cyborg.conductor.engine.unit_of_work import transact
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import clock, models
 from tests.fixtures.reporting_host import CAUSE, NAME, Host, deployable, device, handle
 
 
@@ -66,7 +66,7 @@ def test_a_mediated_device_that_the_host_has_prepared_is_left_alone(host):
 
 def test_a_host_whose_agent_is_alive_cannot_be_forgotten(host, db):
     host.report()
-    long_ago = models.now() - datetime.timedelta(minutes=1)
+    long_ago = clock.now() - datetime.timedelta(minutes=1)
     with db.reader() as session, pytest.raises(errors.Conflict, match='stop it first'):
         hosts.require_gone(session, NAME, long_ago)
 
@@ -74,12 +74,12 @@ def test_a_host_whose_agent_is_alive_cannot_be_forgotten(host, db):
 def test_a_silent_host_can_be_forgotten(host, db):
     host.report()
     with db.reader() as session:
-        hosts.require_gone(session, NAME, models.now() + datetime.timedelta(minutes=1))
+        hosts.require_gone(session, NAME, clock.now() + datetime.timedelta(minutes=1))
 
 
 def test_an_unknown_host_cannot_be_forgotten(db):
     with db.reader() as session, pytest.raises(errors.NotFound, match='There is no host'):
-        hosts.require_gone(session, NAME, models.now())
+        hosts.require_gone(session, NAME, clock.now())
 
 
 def test_forgetting_a_host_unbinds_its_requests_and_deletes_its_rows(host, db):

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from cyborg import objects
 from cyborg.conductor.engine.unit_of_work import transact
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import clock, models
 from cyborg.db.sqlalchemy.history import Cause
 from cyborg.objects.arq_states import Event, State
 
@@ -129,7 +129,7 @@ def test_hosts_whose_providers_change_are_asked_for_a_report(db):
         session.add_all(
             models.Agent(
                 hostname=name,
-                last_heartbeat=models.now(),
+                last_heartbeat=clock.now(),
                 sequence=1,
                 digest='known',
                 is_ready=True,

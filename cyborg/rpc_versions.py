@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In which RPC version a client writes a message while releases run side by side."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from oslo_log import log
+
+from cyborg import objects
+from cyborg.objects import manifests
+
+LOG = log.getLogger(__name__)
+
+#: seconds for which messages have an older version after a server has refused a newer one
+CAUTION = 60
+#: method -> arguments that are newer than the oldest version -> the version that they came with
+Added = Mapping[str, Mapping[str, str]]
+
+
+class VersionChoice:
+    """Chooses the oldest version in which nothing of a message is lost, and none that is newer
+    than ``newest()`` or that a server has just refused. rpc.Client describes the parameters."""
+
+    def __init__(
+        self, whose: str, newest: Callable[[], str], added: Added, changed: Mapping[str, str]
+    ) -> None:
+        self._whose, self._newest = whose, newest
+        self._added, self._changed = added, changed
+        #: the version that a server refused, and until when it is not tried
+        self._refused: str | None = None
+        self._cautious_until = 0.0
+
+    def is_changed(self, method: str) -> bool:
+        """Returns whether older servers have another form of the method."""
+        return method in self._changed
+
+    def versions(
+        self, method: str, arguments: Mapping[str, Any], *, is_cast: bool = False
+    ) -> list[str]:
+        """Returns the versions in which a message can be sent, the best one first.
+
+        Nobody can refuse a cast. Those with objects are sent to agents, whose version is known;
+        lists of objects are smaller in the newest version.
+        """
+        if method in self._changed:
+            since, newest = (
+                manifests.parsed(self._changed[method]),
+                manifests.parsed(self._newest()),
+            )
+            return [each for each in manifests.CHANGES if since <= manifests.parsed(each) <= newest]
+        added = self._added.get(method, {})
+        needed = [
+            *(added[name] for name in arguments if name in added),
+            *(
+                manifests.NEWEST if is_cast else manifests.needed(each.obj_name())
+                for each in _objects_in(arguments)
+            ),
+            manifests.OLDEST,
+        ]
+        limit = manifests.parsed(min(_newest_of(needed), self._limit(), key=manifests.parsed))
+        return sorted(
+            (each for each in manifests.CHANGES if manifests.parsed(each) <= limit),
+            key=manifests.parsed,
+            reverse=True,
+        )
+
+    def _limit(self) -> str:
+        if self._refused is None or time.monotonic() >= self._cautious_until:
+            return self._newest()
+        refused = manifests.parsed(self._refused)
+        older = [each for each in manifests.CHANGES if manifests.parsed(each) < refused]
+        return min(self._newest(), _newest_of([*older, manifests.OLDEST]), key=manifests.parsed)
+
+    def note_refusal(self, version: str) -> None:
+        """Do not use a version for a while that a server has refused."""
+        if self._refused is None or time.monotonic() >= self._cautious_until:
+            LOG.info(
+                'A %s of an earlier release refuses version %s of RPC; older ones are used for %s '
+                'seconds.',
+                self._whose,
+                version,
+                CAUTION,
+            )
+        self._refused, self._cautious_until = version, time.monotonic() + CAUTION
+
+    def arguments(self, version: str, method: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the arguments that servers of a version have."""
+        added = self._added.get(method, {})
+        return {
+            name: value
+            for name, value in arguments.items()
+            if name not in added or manifests.parsed(added[name]) <= manifests.parsed(version)
+        }
+
+
+def _newest_of(versions: Iterable[str]) -> str:
+    return max(versions, key=manifests.parsed)
+
+
+def _objects_in(arguments: Mapping[str, Any]) -> Iterator[objects.CyborgObject]:
+    """Yields the objects among arguments, and one of each list."""
+    for value in arguments.values():
+        each = value[0] if isinstance(value, list) and value else value
+        if isinstance(each, objects.CyborgObject):
+            yield each
