@@ -15,10 +15,14 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_messaging import transport as messaging_transport
 from oslo_messaging._drivers import amqpdriver, common, impl_rabbit
+
+from cyborg import call_monitor
+
+#: seconds between two signs of life; oslo.messaging sends none at shorter intervals
+SHORTEST_INTERVAL = 1
 
 
 class ExpiringTransport(messaging_transport.RPCTransport):
@@ -105,27 +109,27 @@ def remember_missing_reply_queues_for(seconds: float) -> None:
     amqpdriver.ObsoleteReplyQueuesCache.TTL = seconds
 
 
-def end_monitoring_of_refused_calls(server: Any) -> None:
-    """Send no more signs of life for a call of a method or version that the server does not have.
+def monitor_calls(server: Any, monitor: call_monitor.Monitor) -> None:
+    """Have ``monitor`` send the signs of life for the calls of a server.
 
-    oslo.messaging starts a thread for each monitored call, and does not end the thread of such
-    a call: the thread ends when a sign of life cannot be sent.
+    oslo.messaging starts a thread for each monitored call, and does not end that of a call of
+    a method or version that the server does not have.
     """
     dispatcher = server.dispatcher
     dispatch = dispatcher.dispatch
 
-    def dispatch_and_end(incoming: Any) -> Any:
+    def dispatch_monitored(incoming: Any) -> Any:
+        interval = (incoming.client_timeout or 0) / 2
+        if interval < SHORTEST_INTERVAL:  # not monitored, or oslo.messaging complains about it
+            return dispatch(incoming)
+        incoming.client_timeout = None  # oslo.messaging starts no thread then
+        call = monitor.begin(incoming, interval)
         try:
             return dispatch(incoming)
-        except (messaging.NoSuchMethod, messaging.UnsupportedVersion):
-            incoming.heartbeat = _refuse_heartbeat
-            raise
+        finally:
+            monitor.end(call)
 
-    dispatcher.dispatch = dispatch_and_end
-
-
-def _refuse_heartbeat() -> None:
-    raise messaging.MessagingException('The call is over.')
+    dispatcher.dispatch = dispatch_monitored
 
 
 def mutate_in_place(launcher: Any, conf: cfg.ConfigOpts) -> None:

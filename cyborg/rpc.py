@@ -15,6 +15,7 @@ from oslo_log import log
 
 from cyborg import (
     backoff,
+    call_monitor,
     context,
     errors,
     in_process_transport,
@@ -412,6 +413,7 @@ class Server:
     ) -> None:
         self._transport, self._endpoints, self._threads = transport, list(endpoints), threads
         self._target = messaging.Target(topic=topic(transport, whose), server=name)
+        self._monitor = call_monitor.Monitor()
         self._server = self._make()
 
     def _make(self) -> Any:
@@ -422,7 +424,7 @@ class Server:
             serializer=ContextSerializer(),
             access_policy=messaging.DefaultRPCAccessPolicy,
         )
-        library_internals.end_monitoring_of_refused_calls(made)
+        library_internals.monitor_calls(made, self._monitor)
         return made
 
     def start(self) -> None:

@@ -24,7 +24,7 @@ from oslo_service.backend._threading import service as threading_service
 from oslo_versionedobjects import base
 from placement.objects import resource_class, trait
 
-from cyborg import library_internals, objects
+from cyborg import call_monitor, library_internals, objects
 from cyborg.conf import opts
 
 
@@ -125,12 +125,12 @@ class TestReplyQueue:
         assert not [name for name in offered if 'reply' in name]
 
 
-class TestMonitoringOfRefusedCalls:
+class TestMonitoringOfCalls:
     INCOMING = types.SimpleNamespace(
         message={'method': 'unknown', 'version': '1.0'}, ctxt={}, client_timeout=2
     )
 
-    def test_it_is_not_ended_still(self, monkeypatch):
+    def test_oslo_messaging_starts_a_thread_for_each_still(self, monkeypatch):
         # given a dispatcher that starts a thread with an event that ends it
         started = queue.SimpleQueue()
         monkeypatch.setattr(
@@ -142,18 +142,30 @@ class TestMonitoringOfRefusedCalls:
         # then it does not set the event
         assert not started.get().is_set()
 
-    def test_a_sign_of_life_that_fails_ends_it(self):
-        incoming = types.SimpleNamespace(**vars(self.INCOMING))
-        server = types.SimpleNamespace(dispatcher=types.SimpleNamespace(dispatch=refuse))
-        library_internals.end_monitoring_of_refused_calls(server)
-        with pytest.raises(messaging.NoSuchMethod):
-            server.dispatcher.dispatch(incoming)
-        with pytest.raises(messaging.MessagingException, match='The call is over'):
-            incoming.heartbeat()
+    def test_oslo_messaging_starts_none_if_we_monitor(self, monkeypatch):
+        started = queue.SimpleQueue()
+        monkeypatch.setattr(
+            messaging.RPCDispatcher, '_watchdog', lambda self, event, incoming: started.put(event)
+        )
+        server = types.SimpleNamespace(dispatcher=messaging.RPCDispatcher([], None))
+        library_internals.monitor_calls(server, call_monitor.Monitor())
+        with pytest.raises(messaging.UnsupportedVersion):
+            server.dispatcher.dispatch(types.SimpleNamespace(**vars(self.INCOMING)))
+        assert started.empty()
 
+    def test_the_driver_has_the_names_that_we_use(self):
+        source = inspect.getsource(amqpdriver.AMQPIncomingMessage)
+        assert 'self.client_timeout = client_timeout' in source
+        assert callable(amqpdriver.AMQPIncomingMessage.heartbeat)
 
-def refuse(incoming):
-    raise messaging.NoSuchMethod('unknown')
+    @pytest.mark.parametrize('timeout', [None, 0, 1])
+    def test_a_call_without_a_useful_timeout_is_left_to_oslo_messaging(self, timeout):
+        incoming = types.SimpleNamespace(client_timeout=timeout)
+        dispatched = []
+        dispatcher = types.SimpleNamespace(dispatch=dispatched.append)
+        library_internals.monitor_calls(types.SimpleNamespace(dispatcher=dispatcher), None)
+        dispatcher.dispatch(incoming)
+        assert dispatched == [types.SimpleNamespace(client_timeout=timeout)]
 
 
 class _nothing:

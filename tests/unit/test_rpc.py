@@ -153,6 +153,10 @@ class Conductor:
         return 'done'
 
 
+#: the threads that monitor calls
+MONITORS = {'call-monitor', 'signs-of-life'}
+
+
 @pytest.fixture
 def server(transport):
     made = rpc.Server(transport, rpc.CONDUCTOR, 'conductor1', [Conductor()])
@@ -190,6 +194,21 @@ def test_without_a_conductor_a_call_fails_within_five_seconds(monitored):
 def test_a_conductor_that_works_on_a_call_may_take_its_time(monitored, server):
     # longer than a caller waits for a sign of life
     assert monitored.call(context.internal(), 'get_slowly', seconds=3) == 'done'
+
+
+def test_a_short_call_starts_no_thread_of_its_own(monitored, server, monkeypatch):
+    monitored.call(context.internal(), 'get_slowly', seconds=0)  # starts what is shared
+    started = []
+    start = threading.Thread.start
+    monkeypatch.setattr(
+        threading.Thread, 'start', lambda self: started.append(self.name) or start(self)
+    )
+    for _ in range(20):
+        monitored.call(context.internal(), 'get_slowly', seconds=0)
+    assert [name for name in started if name in MONITORS or '_watchdog' in name] in (
+        [],
+        ['call-monitor'],  # if the machine was so slow that the first one has ended
+    )
 
 
 def test_a_call_that_changes_nothing_is_repeated_once(monitored, transport, monkeypatch):
@@ -259,7 +278,7 @@ def test_a_refused_call_is_not_monitored_any_more(monitored, server):
     with pytest.raises(errors.IncompatibleRelease, match='does not have is_unknown'):
         monitored.call(context.internal(), 'is_unknown')
     end = time.monotonic() + 5
-    while any('_watchdog' in each.name for each in set(threading.enumerate()) - threads):
+    while any(each.name in MONITORS for each in set(threading.enumerate()) - threads):
         assert time.monotonic() < end
         time.sleep(0.1)
 

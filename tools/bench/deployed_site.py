@@ -164,7 +164,7 @@ class Deployed(Deployment):
             api=AUTHENTICATION.format(url=identity.url, password=identity.password, region=REGION),
         )
         port = address(self.url)[1]
-        self.api = self._process(
+        self.api = self.apis[0] = self._process(
             'api', uwsgi(port, 'cyborg.wsgi.api:application', ' '.join(self.api.argv[1:]))
         )
         self.session.headers.update(headers)

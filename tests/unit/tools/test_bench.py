@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The benchmark's own arithmetic; what it measures is tried in tests/functional."""
 
+import types
+
 import pytest
 
-from tools.bench import html_report, load, results, targets, text_report
+from tools.bench import deployed_site, html_report, load, results, targets, text_report
 from tools.bench.figures import (
     Better,
     Change,
@@ -162,3 +164,17 @@ def test_the_page_has_a_plot_of_what_was_measured_along_a_number():
 def test_a_page_escapes_what_it_shows():
     run = results.Run.now('<b>', 'full', [])
     assert '<b>' not in html_report.render(run, None, [])
+
+
+def test_the_api_of_the_deployment_runs_under_uwsgi(tmp_path, monkeypatch):
+    program = tmp_path / 'venv/bin/uwsgi'
+    program.parent.mkdir(parents=True)
+    program.touch()
+    monkeypatch.setenv('CYBORG_BENCH_UWSGI_VENV', str(tmp_path / 'venv'))
+    identity = types.SimpleNamespace(url='http://127.0.0.1', password='secret')
+    with deployed_site.Deployed(
+        tmp_path, 'rabbit://127.0.0.1', 'mysql+pymysql://127.0.0.1/cyborg', identity, {}
+    ) as made:
+        [api] = made.apis
+        assert made.api is api
+        assert api.argv[0] == str(program)

@@ -7,6 +7,8 @@ import pathlib
 import pytest
 from packaging import requirements, utils, version
 
+from tests.fixtures.releases import OURS, Release
+
 ROOT = pathlib.Path(__file__).parents[3]
 RELEASES = sorted((ROOT / 'tools/constraints').glob('*.txt'))
 #: what no OpenStack release has a version for
@@ -64,3 +66,14 @@ def test_nothing_has_an_upper_bound():
         if any(bound.operator in ('<', '<=', '==', '~=') for bound in each.specifier)
     ]
     assert capped == []
+
+
+@pytest.mark.parametrize('program', ['cyborg-dbsync', str(OURS / 'cyborg-dbsync')])
+def test_a_release_runs_its_own_commands(program):
+    other = Release('other', pathlib.Path('/other/bin'), ROOT)
+    assert other.argv([program, 'upgrade']) == ['/other/bin/cyborg-dbsync', 'upgrade']
+
+
+def test_a_release_runs_the_programs_of_others_where_they_are():
+    other = Release('other', pathlib.Path('/other/bin'), ROOT)
+    assert other.argv(['/opt/uwsgi/bin/uwsgi', '--master']) == ['/opt/uwsgi/bin/uwsgi', '--master']
