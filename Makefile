@@ -187,6 +187,8 @@ WITH_NOVA := tests/unit/os_acc/test_weigher.py tests/functional/test_nova_driver
 test-services: venv .venv-keystone .venv-glance .venv-clients .venv-cyborgclient .venv-tempest .venv-nova  ## the functional and migration tests on real servers, Keystone, Glance, Nova's code, the openstack command, tempest and Chromium
 	@echo "== shellcheck"
 	@$(BIN)/python -m tools.services --need shellcheck -- $(MAKE) --no-print-directory shellcheck
+	@echo "== alert rules in Prometheus"
+	@$(BIN)/python -m tools.services --need prometheus -- $(PYTEST) $(PYTEST_ARGS) tests/unit/etc/test_alerts.py
 	@echo "== services as processes on these servers, killed and restarted, tempest, and the page of the standalone in Chromium"
 	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS) --ignore=tests/services/test_kill.py \
 	    --ignore=tests/services/test_nova.py --ignore=tests/services/test_upgrade.py tests/services
