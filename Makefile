@@ -198,6 +198,8 @@ test-services: venv  ## the functional and migration tests on real servers, Keys
 	@$(MAKE) --no-print-directory --jobs=3 $(NEIGHBOURS)
 	@echo "== shellcheck"
 	@$(BIN)/python -m tools.services --need shellcheck -- $(MAKE) --no-print-directory shellcheck
+	@echo "== alert rules in Prometheus"
+	@$(BIN)/python -m tools.services --need prometheus -- $(PYTEST) $(PYTEST_ARGS) tests/unit/etc/test_alerts.py
 	@echo "== services as processes on these servers, killed and restarted, tempest, and the page of the standalone in Chromium"
 	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS) --ignore=tests/services/test_kill.py \
 	    --ignore=tests/services/test_nova.py --ignore=tests/services/test_upgrade.py tests/services
