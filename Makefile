@@ -101,7 +101,7 @@ test-faults: venv  ## ten thousand random histories of a cloud in which everythi
 
 fuzz: venv  ## new examples: thousands of requests made from the API's description, and of all else
 	@$(PYTEST) --hypothesis-profile=searching --hypothesis-seed=$${CYBORG_FUZZ_SEED:-$$(date +%s)} \
-	    $(PYTEST_ARGS) $$(grep -rl --include="*.py" hypothesis tests/unit)
+	    --timeout=7200 $(PYTEST_ARGS) $$(grep -rl --include="*.py" hypothesis tests/unit)
 	@CYBORG_FUZZ_EXAMPLES=100 CYBORG_FUZZ_SEED=$${CYBORG_FUZZ_SEED:-$$(date +%s)} \
 	    $(PYTEST) $(PYTEST_ARGS) tests/functional/test_fuzz.py
 

@@ -84,7 +84,7 @@ class Agent:
                     return
                 reason = said
             except errors.CyborgAgentUnavailable as unavailable:
-                # the last question has hardly time for an answer: an earlier one says more
+                # the last call has hardly time for an answer, so keep the reason of an earlier one
                 reason = said or unavailable.reason
         raise errors.CyborgAgentUnavailable(self.host, f'{reason} Gave up after {timeout:g} s.')
 
@@ -103,7 +103,7 @@ class Agent:
                 if not error.was_asked:
                     error.was_asked = number > 0
                     raise
-                # the last question has hardly time for an answer: an earlier one says more
+                # the last call has hardly time for an answer, so keep the reason of an earlier one
                 unknown = unknown or error.reason
                 continue
             if plugged is not None:

@@ -41,8 +41,10 @@ ENVIRONMENT = {
     'PATH': '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
     'LANG': 'C.UTF-8',
 }
+#: bytes of the output of a script that are read
 LONGEST_OUTPUT = 64 * 1024
-LAST_LINES = 5  #: of the output of a script are part of the error when it fails
+#: the last lines of it, and characters of each, that are in the error if the script fails
+LAST_LINES = 5
 LONGEST_LINE = 200
 
 Act = Callable[[], None]

@@ -14,7 +14,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class UdevEvent:
-    """A device was added, removed or changed. The agent only logs which one."""
+    """A device was added, removed or changed. The agent uses the details in its log only."""
 
     action: str
     subsystem: str

@@ -38,7 +38,7 @@ class Files:
         self._place = self._cache if bound else directory if directory.is_dir() else None
         for place in (directory, self._cache):
             for left in place.glob(f'{glob.escape(self._prefix)}*'):
-                if '-' not in left.name.removeprefix(self._prefix):  # else it is of host compute1-b
+                if '-' not in left.name.removeprefix(self._prefix):  # else compute1-b has made it
                     left.unlink(missing_ok=True)
         if bound:
             self._open_cache()

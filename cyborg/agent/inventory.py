@@ -260,7 +260,7 @@ class Inventory:
         published = self._placement.publish(
             self._hostname, self._unpublished, self._addresses, self._taken_over
         )
-        if published.is_complete:  # else a provider to delete is still allocated: retry next round
+        if published.is_complete:  # else the next round tries again
             self._unpublished = None
         news = (
             published.conflicts != self._conflicts

@@ -262,7 +262,7 @@ class Worker:
         """Return the result of a task of a later release."""
         error = errors.UnknownTask(kind=task.kind, host=self._hostname)
         LOG.error('Task %s: %s', task.uuid, error.faultstring)
-        return objects.TaskResult.of(  # which does not validate the kind
+        return objects.TaskResult.of(  # unlike the constructor, it does not validate the kind
             {
                 'task_uuid': task.uuid,
                 'kind': task.kind,

@@ -25,13 +25,13 @@ CONDUCTOR = 'conductor'
 OUTCOME = 'cyborg_outcome'
 #: what a conductor checks
 PARTS = ('database', 'placement')
-#: seconds for which an outcome is told again
+#: seconds for which an outcome is used again
 LIFETIME = 5
 NO_CONDUCTOR = 'No conductor answers.'
 
 
 class Outcome:
-    """What the last check found. One request at a time checks; others are told what is known."""
+    """The result of the last check. One request at a time checks; others get the last result."""
 
     def __init__(self, conductor: ConductorAPI) -> None:
         self._conductor = conductor
@@ -46,9 +46,9 @@ class Outcome:
         self._names.add(part)
 
     def failure(self, part: str) -> str | None:
-        """Returns what is wrong with a part, or None; CONDUCTOR is one."""
+        """Returns what is wrong with a part, or None. CONDUCTOR is a part, too."""
         if time.monotonic() >= self._fresh_until and self._lock.acquire(
-            blocking=self._failures is None  # the first one must know
+            blocking=self._failures is None  # there is no result to use yet
         ):
             try:
                 if time.monotonic() >= self._fresh_until:

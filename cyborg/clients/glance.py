@@ -119,7 +119,9 @@ class _Call:
             LOG.warning('Glance failed: %s: %s', type(error).__name__, error)
             raise self._failure(error) from error
         finally:
-            for response in self.responses:  # the client leaves one open that was not read
+            for (
+                response
+            ) in self.responses:  # the client does not close one that it has not read to its end
                 response.close()
 
     def _failure(self, error: Exception) -> errors.CyborgError:

@@ -110,7 +110,8 @@ def connect(
     Nothing is sent before the first call, so a process may start before Keystone. A ``transport``
     replaces the network for a service in the same process.
     """
-    loading.register_auth_conf_options(conf, section)  # auth_section may name one not ours
+    # auth_section may name a section that is not ours
+    loading.register_auth_conf_options(conf, section)
     source = conf[section].auth_section or section
     try:
         auth = loading.load_auth_from_conf_options(conf, section)

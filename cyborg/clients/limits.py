@@ -52,8 +52,8 @@ class KeystoneLimits:
 
 
 def _no_usage(project_id: str | None, names: object) -> dict[str, int]:
-    """What oslo.limit would call to enforce a limit; requests are counted in the transaction that
-    creates them instead."""
+    """Takes the place of the function by which oslo.limit counts. It is never called: requests are
+    counted in the transaction that creates them."""
     raise NotImplementedError
 
 

@@ -81,8 +81,10 @@ class Nova:
         return bool(response.status_code == 200)
 
     def accepts_events(self) -> bool:
-        """Returns whether our user may send events: Nova checks this before it searches the server
-        of the event, which does not exist. Raises Unavailable if Nova does not answer."""
+        """Returns whether our user may send events. Raises Unavailable if Nova does not answer.
+
+        Nova checks the policy before it looks up the server of the event, which does not exist.
+        """
         event = {
             'name': 'accelerator-request-bound',
             'server_uuid': str(uuid.uuid4()),

@@ -16,7 +16,7 @@ from cyborg.objects import profile_groups
 
 LOG = log.getLogger(__name__)
 
-#: profiles that the metrics tell of: each is a value of a label
+#: the most profiles in the metrics, where each is a value of a label
 MOST_PROFILES = 100
 
 

@@ -15,7 +15,7 @@ from cyborg.db.sqlalchemy import rounds
 
 LOG = log.getLogger(__name__)
 
-#: seconds in which what is checked must answer
+#: seconds in which the database or Placement must answer
 PATIENCE = 3
 #: seconds for which an outcome is not checked again, however many API processes ask
 LIFETIME = 5
@@ -70,8 +70,8 @@ class Health(Endpoint):
         }
 
     def check_health(self, context: RequestContext, names: list[str]) -> dict[str, str | None]:
-        """Returns what is wrong with ``database`` and ``placement``, those that are named: a
-        sentence, or None."""
+        """Returns for each named part, ``database`` or ``placement``, what is wrong with it, or
+        None."""
         return {name: self._checks[name].failure() for name in names if name in self._checks}
 
     def _read(self) -> None:

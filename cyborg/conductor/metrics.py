@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of the whole cloud. The conductor that sweeps counts; every conductor shows them."""
+"""Metrics of the whole cloud: one conductor counts them in its sweep, and all show them."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +9,7 @@ from prometheus_client import core, registry
 
 from cyborg.db.sqlalchemy import engine, rounds
 
-# counted in the round of a sweep, which asks for them here
+# for the sweep
 from cyborg.db.sqlalchemy.figures import figures as figures
 
 LOG = log.getLogger(__name__)
@@ -21,12 +21,12 @@ FIGURES = {
     'arqs': ('Accelerator requests by state', 'state'),
     'devices': ('Devices by type', 'type'),
     'devices_at_fault': ('Devices with a fault', None),
-    'devices_missing': ('Devices that vanished while requests hold a part of them', None),
-    'agents': ('Agents by whether they were heard of lately', 'alive'),
+    'devices_missing': ('Devices that are gone while requests hold a part of them', None),
+    'agents': ('Agents by whether they sent a heartbeat lately', 'alive'),
     'cleanups_owed': ('Handles that wait for their host to clean them', None),
     'programmings_open': ('Images that hosts have to load', None),
     'handles_quarantined': ('Handles that could not be cleaned', None),
-    'events_waiting': ('Events that Nova has not taken yet', None),
+    'events_waiting': ('Events that Nova has not accepted yet', None),
     'events_given_up': ('Events that Nova refused for too long', None),
     'profile_fits': ('How often device profiles of metrics_profiles fit now', 'profile'),
     'audit_findings': ('Disagreements that the last audit found in the database', None),

@@ -134,8 +134,7 @@ class ConductorAPI:
         return self._read(objects.Agent, context, 'get_agent', ref=ref)
 
     def check_health(self, context: RequestContext, names: list[str]) -> dict[str, str | None]:
-        """What is wrong with ``database`` and ``placement``, those that are named: a sentence, or
-        None."""
+        """Returns for each named part, ``database`` or ``placement``, what is wrong, or None."""
         return self._read(dict[str, str | None], context, 'check_health', names=names)
 
     # -- device profiles -------------------------------------------------------------------

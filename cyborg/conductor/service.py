@@ -106,7 +106,7 @@ class Conductor:
     def start(self) -> None:
         self.outbox.start()
         self.sweep.start(self._lowest_version.read)
-        # the common topic is last: who asks there whether there is a topic for reports finds it
+        # The common topic is last: an agent asks there whether the topic for reports exists.
         for server in (self._reports, self._heartbeats, self._server):
             server.start()
         self._metrics.start()
@@ -126,7 +126,7 @@ def _limits(conf: cfg.ConfigOpts) -> RequestLimits | None:
     """Returns None if requests are not limited."""
     if not conf.conductor.limit_requests:
         return None
-    # imported here: it registers its options as they are configured, and takes memory
+    # imported here: it takes memory, and registers options in the global configuration
     from cyborg.clients.limits import KeystoneLimits
 
     return KeystoneLimits(conf)

@@ -25,11 +25,11 @@ LOG = log.getLogger(__name__)
 SWEEP, AUDIT, PROFILES = 'sweep', 'audit', 'profiles'
 #: seconds between two looks at how often profiles fit
 PROFILES_INTERVAL = 60
-#: a figure of the sweep that is not a metric: agents without a heartbeat since then were down
+#: figures of the sweep that are not metrics: the time since which a live agent must have sent a
+#: heartbeat, and the time since which the history is complete
 SILENT_SINCE = 'silent_since'
-#: another one: the history is complete since then
 HISTORY_SINCE = 'history_since'
-#: much longer than the transaction that added a receipt may look for it
+#: longer than the transaction that has added a receipt can need it
 RECEIPTS_KEPT = datetime.timedelta(hours=1)
 
 
@@ -87,7 +87,7 @@ class Sweep(Endpoint):
             figures = metrics.figures(session, silent_since)
         moments = {
             SILENT_SINCE: silent_since.isoformat(),
-            # not before what was deleted, also if fewer days were kept earlier
+            # never earlier than in the last sweep, which may have deleted more
             HISTORY_SINCE: max(
                 last.get(HISTORY_SINCE, ''), self.history_since().isoformat(timespec='microseconds')
             ),

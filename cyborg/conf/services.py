@@ -18,7 +18,7 @@ def _options() -> list[cfg.Opt]:
 
 
 GROUPS = (
-    (cfg.OptGroup('placement', title='How the agent reaches Placement'), _options()),
+    (cfg.OptGroup('placement', title='How agents and conductors reach Placement'), _options()),
     (cfg.OptGroup('nova', title='How the conductor reaches Nova'), _options()),
     (cfg.OptGroup('glance', title='How the agent reaches Glance, for bitstreams'), _options()),
 )

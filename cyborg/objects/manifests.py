@@ -52,7 +52,6 @@ CHANGES: dict[str, dict[str, str]] = {
         'Usage': '1.0',
     },
 }
-OLDEST, NEWEST = min(CHANGES), max(CHANGES)
 
 
 def parsed(version: str) -> tuple[int, ...]:
@@ -62,6 +61,9 @@ def parsed(version: str) -> tuple[int, ...]:
     True
     """
     return tuple(map(int, version.split('.')))
+
+
+OLDEST, NEWEST = min(CHANGES, key=parsed), max(CHANGES, key=parsed)
 
 
 def known(version: str | None) -> str:

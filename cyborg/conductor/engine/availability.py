@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides how often a device profile fits on each host, and what is in the way.
+"""Decides how often a device profile fits on each host, and why not more often.
 
 Placement says on which providers a group fits now. The rows say how often, and why not. Placement
 is asked about all hosts at once; where the rows do not explain its answer, it is asked again with
@@ -24,7 +24,7 @@ from cyborg.objects import Obstacle
 #: how many sums of amounts Placement is asked about, if several groups want units of one class
 MOST_SUMS = 6
 
-#: what is said of one unit, and of several
+#: reason -> the words about one unit, and about several
 PHRASES = {
     Obstacle.TRAIT_MISSING: ('does not have the traits', 'do not have the traits'),
     Obstacle.IN_USE: ('is in use', 'are in use'),
@@ -196,7 +196,8 @@ _FACTS = operator.attrgetter(
 class Measure:
     """How often the groups of a profile fit on each host.
 
-    Most hosts of a cloud are alike: those of which rows and Placement say the same are judged once.
+    Most hosts of a cloud are alike. Hosts with the same rows and answers of Placement are judged
+    together.
     """
 
     def __init__(
@@ -286,7 +287,7 @@ class Measure:
         return hostname not in self._asked.disabled and not self._conditions.is_silent(hostname)
 
     def _obstacles(self, wanted: Wanted, part: Part) -> Counter[Obstacle]:
-        """Returns what is in the way of the units of a part, each counted once."""
+        """Returns why units of a part cannot be used: how many by reason, each counted once."""
         if wanted.classes != {part.resource_class}:
             return Counter({Obstacle.CLASS_MISSING: part.total})
         if wanted.missing(part.traits):
@@ -301,7 +302,7 @@ class Measure:
         return +found
 
     def _common(self, part: Part) -> Obstacle | None:
-        """Returns what is in the way of all units of a part that nobody holds."""
+        """Returns why no unit of a part that is not held can be used, or None."""
         if part.hostname in self._asked.disabled:
             return Obstacle.COMPUTE_DISABLED
         return self._conditions.obstacle(

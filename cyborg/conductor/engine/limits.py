@@ -17,8 +17,8 @@ class RequestLimits(Protocol):
 
 @dataclass(frozen=True)
 class Allowance:
-    """How many requests a project may have, as far as that is known before a transaction. A
-    transaction that creates none needs not know."""
+    """How many requests a project may have. It is read before the transaction, and an error is
+    raised only if the transaction creates requests."""
 
     limit: int | None = None  #: None: any number
     error: errors.LimitUnavailable | None = None  #: why the limit is not known

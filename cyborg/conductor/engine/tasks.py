@@ -22,7 +22,7 @@ ACCEL = 'accel:'
 #: the same as properties of a group
 IMAGE_PROPERTIES = frozenset(f'{ACCEL}{key}' for key in IMAGE_KEYS)
 CLEANING, CLEANING_REQUIRED = 'accel:cleaning', 'accel:cleaning_required'
-#: images that every project may use: those that are looked for, and those that are named by id
+#: whether a request names its image by id -> the visibilities of images that every project may use
 OPEN = {False: ('public',), True: ('public', 'community')}
 
 

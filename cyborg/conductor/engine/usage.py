@@ -16,8 +16,9 @@ class Interval(NamedTuple):
 
 
 def complete_since(told: str | None, kept_since: datetime.datetime) -> datetime.datetime:
-    """Returns since when no step is missing. ``told``: what the last sweep said of it, which may
-    have kept fewer days than the configuration says now."""
+    """Returns since when no step of the history is missing: what the last sweep has recorded as
+    ``told``, or ``kept_since``, the later of both. An earlier configuration may have kept the
+    history for fewer days."""
     return max(datetime.datetime.fromisoformat(told), kept_since) if told else kept_since
 
 
@@ -47,5 +48,5 @@ def interval(
 def _covered(
     start: datetime.datetime, end: datetime.datetime, complete_since: datetime.datetime
 ) -> Interval:
-    """An interval before the history has no length."""
+    """Returns the part of an interval that the history covers, which may have no length."""
     return Interval(min(max(start, complete_since), end), end)

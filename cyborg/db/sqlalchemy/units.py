@@ -116,7 +116,7 @@ _COUNTED = (
     .subquery()
 )
 MISSING = 'The device is gone from the bus.'
-#: the fields of a Part in their order, and what the rest is found by
+#: the fields of a Part in their order, then columns by which its other fields are found
 _PARTS = (
     sa.select(
         Deployable.rp_uuid,

@@ -203,3 +203,15 @@ def test_importing_the_library_imports_nothing_of_cyborg():
         [sys.executable, '-W', 'ignore', '-c', script], capture_output=True, text=True, check=True
     )
     assert run.stdout.split() == []
+
+
+def test_beside_oslo_messaging_importing_the_library_costs_its_own_modules_only():
+    """nova-compute has oslo.config and oslo.messaging already."""
+    script = (
+        'import sys, oslo_messaging, oslo_config.cfg; before = set(sys.modules); '
+        'import os_acc; print(*(sys.modules.keys() - before))'
+    )
+    run = subprocess.run(
+        [sys.executable, '-W', 'ignore', '-c', script], capture_output=True, text=True, check=True
+    )
+    assert {name.split('.')[0] for name in run.stdout.split()} == {'os_acc'}
