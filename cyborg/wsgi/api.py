@@ -44,10 +44,38 @@ def _leave_a_thread(conf: cfg.ConfigOpts) -> None:
         conf.set_override('max_waiting_binds', threads - 1, 'api')
 
 
+def _open_early(listener: metrics.Listener) -> None:
+    """Serve metrics as soon as this process serves requests, if the server says when that is.
+
+    A server may load the application and fork its processes afterwards, and no thread survives a
+    fork. Other servers open the port with their first request.
+    """
+    try:
+        import uwsgi
+    except ImportError:
+        try:
+            import mod_wsgi  # noqa: F401
+        except ImportError:
+            return
+        listener.start()  # Apache loads the application in the process that serves it
+        return
+    if uwsgi.worker_id():  # lazy-apps
+        listener.start()
+        return
+    others = getattr(uwsgi, 'post_fork_hook', None)
+
+    def after_fork() -> None:
+        if others is not None:
+            others()
+        listener.start()
+
+    uwsgi.post_fork_hook = after_fork
+
+
 _conf = startup.configure()
 app.require_local_noauth(_conf, None)
 _leave_a_thread(_conf)
-application = request_metrics.ServedFromFirstRequest(
-    app.load_app(_conf), metrics.Listener(_conf.api.metrics_host, _conf.api.metrics_port)
-)
+_listener = metrics.Listener(_conf.api.metrics_host, _conf.api.metrics_port)
+application = request_metrics.ServedFromFirstRequest(app.load_app(_conf), _listener)
 startup.freeze_objects()
+_open_early(_listener)

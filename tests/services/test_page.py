@@ -149,6 +149,45 @@ def test_a_name_cannot_become_markup(page, bench):
     assert bench.control('delete', server=name).endswith('is deleted.')
 
 
+def test_what_was_typed_stays_if_it_is_refused(page):
+    create_profile(page, 'taken', 'CUSTOM_QAT')
+    page.wait_for(lambda: page.value('#profile-name') == '', 'The name is still there')
+    page.type('#profile-name', 'taken')
+    page.click('#profile button')
+    page.wait_for(lambda: page.texts('#said.wrong'), 'The refusal is not told')
+    assert 'taken' in page.texts('#said')[0]
+    assert page.value('#profile-name') == 'taken'
+    page.type('#profile-name', '')
+    page.forgive('409')
+
+
+def test_a_button_is_not_clicked_twice_while_it_works(page):
+    find = "document.querySelector('button.reboot')"
+    assert page.driver.execute_script(f'const it = {find}; it.click(); return it.disabled')
+    page.wait_for(lambda: page.texts('#said') == ['compute1 was rebooted.'], 'It says nothing')
+    page.wait_for(
+        lambda: page.driver.execute_script(f'return !{find}.disabled'), 'It cannot be used again'
+    )
+    page.wait_for(lambda: units(page, 'free') == 32, 'Its cards do not return')
+
+
+@pytest.fixture
+def narrow(page):
+    whole = page.driver.get_window_size()
+    page.driver.set_window_size(420, 900)
+    yield page
+    page.driver.set_window_size(whole['width'], whole['height'])
+
+
+def test_a_narrow_window_shows_all_and_is_not_filled_by_the_header(narrow):
+    measured = 'const root = document.documentElement, it = document.querySelector("header");'
+    assert narrow.driver.execute_script(f'{measured} return root.scrollWidth <= root.clientWidth')
+    assert narrow.driver.execute_script(f'{measured} return it.offsetHeight') < 140
+    narrow.driver.execute_script('window.scrollTo(0, 1000)')
+    bottom = narrow.driver.execute_script(f'{measured} return it.getBoundingClientRect().bottom')
+    assert bottom < 0  # it does not cover what one reads
+
+
 def test_a_page_of_another_site_changes_nothing(window, bench):
     text = ATTACK.format(
         target=json.dumps(f'{bench.url}/control/pull'),

@@ -12,6 +12,7 @@ LOAD = """
 import sys, types
 server = types.ModuleType({module!r})
 server.__dict__.update({facts!r})
+server.worker_id = lambda: 0
 sys.modules[{module!r}] = server
 import cyborg.wsgi.api
 print(cyborg.wsgi.api._conf.api.max_waiting_binds)
