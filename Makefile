@@ -156,7 +156,7 @@ $(SERIES:%=.venv-%): .venv-%: tools/constraints/%.txt $(NEEDED_ON_SERIES)
 	@"$(or $(call python,$*),python$*)" -m venv $@
 	$(install_on_series)
 
-test-release: venv $(SERIES:%=.venv-%) $(OTHER_PYTHONS:%=.venv-py%)  ## what is too long for every change: the libraries of OpenStack releases, other Pythons, all functional tests on MariaDB and PostgreSQL
+test-release: venv $(SERIES:%=.venv-%) $(OTHER_PYTHONS:%=.venv-py%)  ## what is too long for every change: the libraries of OpenStack releases, other Pythons, all functional tests on MariaDB and PostgreSQL, clusters that lose a server
 	@for series in $(SERIES); do \
 	    echo "== OpenStack $$series"; \
 	    .venv-$$series/bin/python -m pytest -q -n auto --dist loadfile $(PYTEST_ARGS) tests/unit || exit 1; \
@@ -168,6 +168,8 @@ test-release: venv $(SERIES:%=.venv-%) $(OTHER_PYTHONS:%=.venv-py%)  ## what is 
 	@$(BIN)/python -m tools.services rabbitmq mariadb -- $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m '$(ON_SERVERS)' tests/functional
 	@echo "== functional on RabbitMQ and PostgreSQL"
 	@$(BIN)/python -m tools.services rabbitmq postgresql -- $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m '$(ON_POSTGRESQL)' tests/functional
+	@echo "== a Galera cluster, a PostgreSQL with a standby, and a cluster of brokers"
+	@$(PYTEST) $(PYTEST_ARGS) tests/services/test_clusters.py
 	@echo "== the previous release and this one together"
 	@$(MAKE) --no-print-directory test-upgrade
 
@@ -202,7 +204,8 @@ test-services: venv  ## the functional and migration tests on real servers, Keys
 	@$(BIN)/python -m tools.services --need prometheus -- $(PYTEST) $(PYTEST_ARGS) tests/unit/etc/test_alerts.py
 	@echo "== services as processes on these servers, killed and restarted, tempest, and the page of the standalone in Chromium"
 	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS) --ignore=tests/services/test_kill.py \
-	    --ignore=tests/services/test_nova.py --ignore=tests/services/test_upgrade.py tests/services
+	    --ignore=tests/services/test_nova.py --ignore=tests/services/test_upgrade.py \
+	    --ignore=tests/services/test_clusters.py tests/services
 	@$(PYTEST) $(PYTEST_ARGS) tests/services/test_kill.py
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target on-nova on-glance on-databases
 	@echo "== Keystone, Glance and the openstack command"
