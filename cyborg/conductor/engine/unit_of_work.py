@@ -55,8 +55,8 @@ class UnitOfWork:
         self._binds: collections.Counter[tuple[str, str]] = collections.Counter()
         #: changes that are not steps of requests
         self._noted: list[Change] = []
-        #: a query that finds a row if this was committed; set when the block ends
-        self.proof: engine.Query[int] | None = None
+        #: set when the block ends
+        self.proof: engine.Proof | None = None
 
     def step(
         self,
@@ -174,14 +174,16 @@ def transact(
             dispatch(unit)
 
 
-def _is_committed(db: engine.Database, proof: engine.Query[int]) -> bool:
+def _is_committed(db: engine.Database, proof: engine.Proof) -> bool:
     """Returns whether the database has the row that proves the commit. Waits for a commit that may
     still be in progress."""
+
+    query = proof()
 
     @engine.retried
     def is_there() -> bool:
         with db.reader() as session:
-            return session.scalar(proof) is not None
+            return session.scalar(query) is not None
 
     try:
         for number in range(CHECKS):

@@ -20,6 +20,9 @@ F = TypeVar('F', bound=Callable[..., Any])
 #: for packages that use sessions and must not import SQLAlchemy
 Session = orm.Session
 Query = sa.Select
+#: builds a query that finds a row if a transaction was committed; it is hardly ever needed, and
+#: building it takes longer than some statements
+Proof = Callable[[], Query[int]]
 ConnectionLost = db_exc.DBConnectionError
 Duplicate = db_exc.DBDuplicateEntry
 #: failures that are independent of the data: the whole transaction is repeated

@@ -2,7 +2,8 @@
 """The history of requests in SQL: written with each change of state."""
 
 import datetime
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from cyborg import objects
-from cyborg.db.sqlalchemy import clock, models
+from cyborg.db.sqlalchemy import clock, engine, models
 from cyborg.objects.arq_states import Event
 
 Transition = models.ArqTransition
@@ -65,20 +66,24 @@ class Change:
         self.device_profile_id = arq.device_profile_id
 
 
-def record(session: orm.Session, cause: Cause, changes: Iterable[Change]) -> sa.Select[int] | None:
-    """Add steps to the history, in one statement; returns the query that finds the first of them
-    once the transaction is committed."""
+def record(session: orm.Session, cause: Cause, changes: Iterable[Change]) -> engine.Proof | None:
+    """Add steps to the history, in one statement; returns what builds the query that finds the
+    first of them once the transaction is committed."""
     common = {'actor': cause.actor, 'request_id': cause.request_id, 'created_at': clock.now()}
     rows = [change.row | common for change in changes]
     if not rows:
         return None
     session.execute(_ADD, rows)
+    return functools.partial(_find, rows[0])
+
+
+def _find(row: Mapping[str, Any]) -> sa.Select[int]:
     return (
         sa.select(Transition.id)
         .limit(1)
         .where(
             *(
-                getattr(Transition, name) == rows[0][name]
+                getattr(Transition, name) == row[name]
                 for name in ('arq_uuid', 'event', 'created_at', 'actor', 'request_id')
             )
         )

@@ -11,7 +11,7 @@ from oslo_utils import uuidutils
 from sqlalchemy import orm
 
 from cyborg import errors
-from cyborg.db.sqlalchemy import clock, models
+from cyborg.db.sqlalchemy import clock, engine, models
 
 Receipt = models.Receipt
 _ADD = sa.insert(models.table(Receipt))
@@ -27,8 +27,8 @@ class Key:
 
 def add(
     session: orm.Session, key: Key | None = None, made: Sequence[str] | None = None
-) -> sa.Select[int]:
-    """Add a receipt; returns the query that finds it after the commit.
+) -> engine.Proof:
+    """Add a receipt; returns what builds the query that finds it after the commit.
 
     Raises DBDuplicateEntry if a receipt with the same key exists.
     """
@@ -40,7 +40,7 @@ def add(
         'made': None if made is None else list(made),
     }
     session.execute(_ADD, values)
-    return sa.select(Receipt.id).where(Receipt.uuid == uuid)
+    return lambda: sa.select(Receipt.id).where(Receipt.uuid == uuid)
 
 
 def made(session: orm.Session, key: Key) -> list[str] | None:

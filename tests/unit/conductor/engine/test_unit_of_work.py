@@ -158,5 +158,5 @@ def test_only_what_has_no_other_proof_and_cannot_be_repeated_leaves_a_receipt(db
         pass
     assert len(rows(db, models.Receipt.id)) == 1
     with db.reader() as session:
-        assert session.scalar(plain.proof) is not None
-        assert session.scalar(with_steps.proof) is not None
+        assert session.scalar(plain.proof()) is not None
+        assert session.scalar(with_steps.proof()) is not None
