@@ -19,7 +19,8 @@ MAX_SLEEP = 0.1
 
 
 class Arrivals:
-    """Counts messages, so that a listener does not miss one that arrives before it sleeps."""
+    """Counts the messages for one listener, so that it does not miss one that arrives before it
+    sleeps."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -36,21 +37,60 @@ class Arrivals:
             return self._changed.wait_for(lambda: self.count != seen, timeout)
 
 
-ARRIVALS = Arrivals()
+class Listeners:
+    """Who listens to which queue. A message wakes those of its queue only: a process has a dozen
+    listeners, and each of them would need the interpreter to find that nothing is for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        #: name of a queue -> its listeners, once per consumer; replaced, never changed
+        self._arrivals: dict[str, tuple[Arrivals, ...]] = {}
+
+    def add(self, queue: str, arrivals: Arrivals) -> None:
+        with self._lock:
+            self._arrivals[queue] = *self._arrivals.get(queue, ()), arrivals
+
+    def remove(self, queue: str, arrivals: Arrivals) -> None:
+        with self._lock:
+            left = list(self._arrivals.pop(queue, ()))
+            if arrivals in left:
+                left.remove(arrivals)
+            if left:
+                self._arrivals[queue] = tuple(left)
+
+    def announce(self, queue: str) -> None:
+        for arrivals in self._arrivals.get(queue, ()):
+            arrivals.announce()
+
+
+LISTENERS = Listeners()
 
 
 class Channel(memory.Channel):
-    """Announces each message that is put into a queue."""
+    """Announces each message that is put into a queue to those who consume from it."""
+
+    def basic_consume(
+        self, queue: str, no_ack: bool, callback: Any, consumer_tag: str, **kwargs: Any
+    ) -> None:
+        super().basic_consume(queue, no_ack, callback, consumer_tag, **kwargs)
+        LISTENERS.add(queue, self.connection.arrivals)
+        self.connection.arrivals.announce()  # what the queue holds already
+
+    def basic_cancel(self, consumer_tag: str) -> None:
+        if consumer_tag in self._consumers:
+            LISTENERS.remove(self._tag_to_queue[consumer_tag], self.connection.arrivals)
+        super().basic_cancel(consumer_tag)
 
     def _put(self, queue: str, message: Any, **kwargs: Any) -> None:
         super()._put(queue, message, **kwargs)
-        ARRIVALS.announce()
+        LISTENERS.announce(queue)
 
     def _put_fanout(
         self, exchange: str, message: Any, routing_key: Any = None, **kwargs: Any
     ) -> None:
         super()._put_fanout(exchange, message, routing_key, **kwargs)
-        ARRIVALS.announce()
+        for name in self._lookup(exchange, routing_key):
+            LISTENERS.announce(name)
 
 
 class Transport(memory.Transport):
@@ -59,6 +99,10 @@ class Transport(memory.Transport):
     Channel = Channel
     cycle: scheduling.FairCycle  #: of which the class has none, and each object one
 
+    def __init__(self, client: Any, **kwargs: Any) -> None:
+        super().__init__(client, **kwargs)
+        self.arrivals = Arrivals()
+
     # what kombu calls is this method of its virtual transports, which has no hints; mypy compares
     # with the one of all transports
     def drain_events(  # type: ignore[override]
@@ -66,13 +110,13 @@ class Transport(memory.Transport):
     ) -> None:
         end = time.monotonic() + min(MAX_SLEEP, timeout if timeout is not None else MAX_SLEEP)
         while True:
-            seen = ARRIVALS.count
+            seen = self.arrivals.count
             try:
                 self.cycle.get(self._deliver, timeout=timeout)
                 return
             except queue.Empty:
                 left = end - time.monotonic()
-                if left <= 0 or not ARRIVALS.wait(seen, left):
+                if left <= 0 or not self.arrivals.wait(seen, left):
                     raise TimeoutError from None  # is socket.timeout, which kombu expects
 
 

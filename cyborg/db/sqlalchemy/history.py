@@ -18,6 +18,17 @@ Transition = models.ArqTransition
 PRUNED_AT_ONCE = 1000
 #: without the mapper: rows are added with every change, and not used again in the session
 _ADD = sa.insert(models.table(Transition))
+#: built once: a bind of an administrator executes it
+_OWNERS = sa.select(Transition.instance_uuid, Transition.project_id).where(
+    Transition.id.in_(
+        sa.select(sa.func.min(Transition.id))
+        .where(
+            Transition.instance_uuid.in_(models.any_of('instances')),
+            Transition.project_id.is_not(None),
+        )
+        .group_by(Transition.instance_uuid)
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -122,14 +133,7 @@ def last_refusals(session: orm.Session, uuids: Iterable[str]) -> dict[str, str |
 
 def owners(session: orm.Session, instances: Iterable[str]) -> dict[str, str]:
     """Returns the project of the first request of each server, by server."""
-    first = (
-        sa.select(sa.func.min(Transition.id))
-        .where(Transition.instance_uuid.in_(instances), Transition.project_id.is_not(None))
-        .group_by(Transition.instance_uuid)
-    )
-    rows = session.execute(
-        sa.select(Transition.instance_uuid, Transition.project_id).where(Transition.id.in_(first))
-    )
+    rows = session.execute(_OWNERS, {'instances': list(instances)})
     return {row.instance_uuid: row.project_id for row in rows}
 
 
