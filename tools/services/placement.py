@@ -2,6 +2,7 @@
 """A private Placement that uses a Keystone and a database server."""
 
 import http.client
+import pathlib
 import sys
 
 from tools.services.keystone import LOOPBACK, REGION
@@ -24,6 +25,7 @@ project_name = {project}
 user_domain_id = default
 project_domain_id = default
 region_name = {region}
+{more}
 """
 SYNC = """\
 import sys
@@ -44,7 +46,13 @@ class Placement(Server):
     name = 'placement'
 
     def __init__(
-        self, database: str, keystone: str, user: str, password: str, project: str
+        self,
+        database: str,
+        keystone: str,
+        user: str,
+        password: str,
+        project: str,
+        cafile: pathlib.Path | None = None,
     ) -> None:
         super().__init__()
         self._facts = {
@@ -54,6 +62,7 @@ class Placement(Server):
             'password': password,
             'project': project,
             'region': REGION,
+            'more': f'cafile = {cafile}' if cafile else '',
         }
 
     @property
