@@ -193,7 +193,8 @@ test-kill: venv  ## services are killed and restarted for two minutes under the 
 	@CYBORG_KILL_SECONDS=120 CYBORG_KILL_CLIENTS=20 $(PYTEST) -s $(PYTEST_ARGS) \
 	    -k mariadb tests/services/test_kill.py
 
-WITH_NOVA := tests/unit/os_acc/test_weigher.py tests/functional/test_nova_driver.py
+WITH_NOVA := tests/unit/os_acc/test_weigher.py tests/functional/test_nova_driver.py \
+             tests/functional/test_nova_ports.py
 
 # The servers are private to each run and gone after it.
 test-services: venv  ## the functional and migration tests on real servers, Keystone, Glance, Nova's code, the openstack command, tempest and Chromium

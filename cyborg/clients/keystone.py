@@ -6,6 +6,8 @@ other service do not import it.
 """
 
 import contextlib
+import os
+import re
 from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
@@ -38,11 +40,17 @@ NOT_IN_SDK = (
 )
 
 
+#: in the text of a TLS error, after all that requests and urllib3 say of the connection
+UNTRUSTED = re.compile(r'certificate verify failed: (?P<why>[^(\'"]+)')
+#: the part of a URL that has a certificate
+ORIGIN = re.compile(r'https://[^/\s]+(?<!:)')
+
+
 class Service(proxy.Proxy):
     """A service of the cloud, as openstacksdk reaches it. Threads may share it.
 
     It sends the request id to the other service. Its errors say if Keystone refuses the
-    credentials.
+    credentials, or if a certificate is not trusted.
     """
 
     def __init__(
@@ -95,6 +103,15 @@ class Service(proxy.Proxy):
             raise exceptions.AuthorizationFailure(
                 f'Keystone does not accept the credentials of [{self._section}]: {error}'
             ) from error
+        except exceptions.SSLError as error:
+            if reason := UNTRUSTED.search(str(error)):
+                server = ORIGIN.search(str(error))
+                raise exceptions.SSLError(
+                    f'The certificate of {server[0] if server else "a server"} is not trusted: '
+                    f'{reason["why"].strip()}. Set [{self._name}] cafile to a file with the '
+                    'certificate of its authority.'
+                ) from error
+            raise
 
 
 def _is_login(error: exceptions.HttpError) -> bool:
@@ -110,6 +127,7 @@ def connect(
     Nothing is sent before the first call, so a process may start before Keystone. A ``transport``
     replaces the network for a service in the same process.
     """
+    _require_files(conf, section)
     # auth_section may name a section that is not ours
     loading.register_auth_conf_options(conf, section)
     source = conf[section].auth_section or section
@@ -147,3 +165,12 @@ def connect(
         more={name: options[name] for name in NOT_IN_SDK},
         user_agent='cyborg',
     )
+
+
+def _require_files(conf: cfg.ConfigOpts, section: str) -> None:
+    """Raise ConfigError if a certificate or key of a section cannot be read: requests would raise
+    an OSError at each call, which keystoneauth does not translate."""
+    for option in ('cafile', 'certfile', 'keyfile'):
+        path = conf[section][option]
+        if path and not os.access(path, os.R_OK):
+            raise errors.ConfigError(why=f'[{section}] {option} = {path} cannot be read.')

@@ -77,7 +77,7 @@ def rows(cloud, query):
 
 
 def test_servers_keep_their_devices_and_nova_notices_nothing(cloud, upstream, placement, take_over):
-    before = placement.allocations(SERVERS)
+    before, database = placement.allocations(SERVERS), upstream.path.read_bytes()
     take_over('--yes')
     imported = bound(cloud)
     assert len(imported) == 5
@@ -104,6 +104,8 @@ def test_servers_keep_their_devices_and_nova_notices_nothing(cloud, upstream, pl
     assert placement.allocations(SERVERS) == before
     assert cloud.nova.events() == []
     assert Audit(cloud.standalone.db).look() == []
+    # and the upstream service could return to what it left
+    assert upstream.path.read_bytes() == database
 
 
 def test_another_server_gets_a_handle_and_a_deleted_one_frees_its_own(cloud, placement, take_over):

@@ -35,6 +35,7 @@ project_name = {project}
 user_domain_id = default
 project_domain_id = default
 region_name = {region}
+{more}
 """
 SERVE = """\
 import waitress
@@ -48,7 +49,14 @@ class Glance(Server):
 
     name = 'glance'
 
-    def __init__(self, keystone: str, user: str, password: str, project: str) -> None:
+    def __init__(
+        self,
+        keystone: str,
+        user: str,
+        password: str,
+        project: str,
+        cafile: pathlib.Path | None = None,
+    ) -> None:
         super().__init__()
         self._venv = pathlib.Path(
             os.environ.get('CYBORG_TEST_GLANCE_VENV', ROOT / '.venv-glance')
@@ -59,6 +67,7 @@ class Glance(Server):
             'password': password,
             'project': project,
             'region': REGION,
+            'more': f'cafile = {cafile}' if cafile else '',
             'paste': self._venv / 'etc' / 'glance' / 'glance-api-paste.ini',
         }
 

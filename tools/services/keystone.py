@@ -39,6 +39,8 @@ class Keystone(Server):
     def __init__(self) -> None:
         super().__init__()
         self.user = 'admin'
+        #: where clients find it, if that is a proxy in front of it; set it before the start
+        self.public_url: str | None = None
         self._bin = (
             pathlib.Path(
                 os.environ.get('CYBORG_TEST_KEYSTONE_VENV', ROOT / '.venv-keystone')
@@ -48,7 +50,7 @@ class Keystone(Server):
 
     @property
     def url(self) -> str:
-        return f'http://{LOOPBACK}:{self.port}/v3'
+        return self.public_url or f'http://{LOOPBACK}:{self.port}/v3'
 
     def find_programs(self) -> None:
         if not (self._bin / 'keystone-manage').exists():

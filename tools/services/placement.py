@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A private Placement that uses a Keystone and a database server."""
 
+import pathlib
 import sys
 
 from tools.services.keystone import REGION
@@ -23,6 +24,7 @@ project_name = {project}
 user_domain_id = default
 project_domain_id = default
 region_name = {region}
+{more}
 """
 SYNC = """\
 import sys
@@ -43,7 +45,13 @@ class Placement(Server):
     name = 'placement'
 
     def __init__(
-        self, database: str, keystone: str, user: str, password: str, project: str
+        self,
+        database: str,
+        keystone: str,
+        user: str,
+        password: str,
+        project: str,
+        cafile: pathlib.Path | None = None,
     ) -> None:
         super().__init__()
         self._facts = {
@@ -53,6 +61,7 @@ class Placement(Server):
             'password': password,
             'project': project,
             'region': REGION,
+            'more': f'cafile = {cafile}' if cafile else '',
         }
 
     @property

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Placement behind TLS, with certificates of a private authority."""
 
-import datetime
-import ipaddress
 import socketserver
 import ssl
 import threading
@@ -10,16 +8,13 @@ from concurrent import futures
 from wsgiref import simple_server
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from oslo_config import cfg
 
 from cyborg import conf as options
 from cyborg import errors
 from cyborg.clients import keystone
 from cyborg.clients.placement import Allocations, Placement
+from tests.fixtures.certificates import Authority
 
 CONF = """
 [placement]
@@ -27,65 +22,6 @@ auth_type = admin_token
 endpoint = {url}
 token = admin
 """
-
-
-class Authority:
-    """Signs certificates; ``certificate`` is its own."""
-
-    def __init__(self, directory, name):
-        self._directory = directory
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self.certificate = directory / f'{name}.pem'
-        usage = x509.KeyUsage(*[True] + [False] * 4 + [True, True, False, False])
-        self._write(
-            self.certificate,
-            self._sign(
-                self._name,
-                self._key,
-                (x509.BasicConstraints(ca=True, path_length=0), True),
-                (usage, True),
-            ),
-        )
-
-    def issue(self, name):
-        """Returns the files of a certificate for this machine and of its key."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        certificate, keyfile = (self._directory / f'{name}.{kind}' for kind in ('pem', 'key'))
-        addresses = [x509.DNSName('localhost'), x509.IPAddress(ipaddress.ip_address('127.0.0.1'))]
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        names = x509.SubjectAlternativeName(addresses)
-        self._write(certificate, self._sign(subject, key, (names, False)))
-        keyfile.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-        )
-        return certificate, keyfile
-
-    def _sign(self, subject, key, *extensions):
-        now = datetime.datetime.now(datetime.UTC)
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(hours=1))
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), False
-            )
-        )
-        for extension, is_critical in extensions:
-            builder = builder.add_extension(extension, is_critical)
-        return builder.sign(self._key, hashes.SHA256())
-
-    def _write(self, path, certificate):
-        path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
 
 class Handler(simple_server.WSGIRequestHandler):
@@ -162,9 +98,31 @@ def test_who_is_not_trusted_gets_no_token_of_ours(serve, connect, tmp_path):
     (tmp_path / 'others').mkdir()
     stranger = Authority(tmp_path / 'others', 'stranger')
     for lines in ({}, {'cafile': stranger.certificate}):
-        allocations = Allocations(connect(serve(), **lines))
-        with pytest.raises(errors.PlacementUnavailable, match='SSL exception.*verify failed'):
+        url = serve()
+        allocations = Allocations(connect(url, **lines))
+        with pytest.raises(errors.PlacementUnavailable) as raised:
             allocations.providers_of('consumer')
+        assert raised.value.faultstring == (
+            f'A call to Placement failed: The certificate of {url} is not trusted: unable to get '
+            'local issuer certificate. Set [placement] cafile to a file with the certificate of '
+            'its authority.'
+        )
+
+
+@pytest.mark.parametrize('option', ['cafile', 'certfile', 'keyfile'])
+def test_a_file_that_is_not_there_is_named(serve, connect, authority, option):
+    certificate, key = authority.issue('cyborg')
+    files = {'cafile': authority.certificate, 'certfile': certificate, 'keyfile': key}
+    with pytest.raises(errors.ConfigError, match=rf'\[placement\] {option} = /none cannot be read'):
+        connect(serve(), **files | {option: '/none'})
+
+
+def test_a_file_without_a_certificate_is_told(serve, connect, tmp_path):
+    (tmp_path / 'empty.pem').touch()
+    url = serve()
+    allocations = Allocations(connect(url, cafile=tmp_path / 'empty.pem'))
+    with pytest.raises(errors.PlacementUnavailable, match=f'SSL exception connecting to {url}'):
+        allocations.providers_of('consumer')
 
 
 def test_a_server_may_ask_for_our_certificate(serve, connect, authority):
