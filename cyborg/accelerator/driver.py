@@ -74,6 +74,12 @@ class Driver(abc.ABC):
         for group, options in cls.declared_options().items():
             conf.register_opts(options, group=group)
 
+    @classmethod
+    def chosen_options(cls, conf: cfg.ConfigOpts) -> Mapping[str, Sequence[cfg.Opt]]:
+        """Returns the options of groups that exist because of the values of declared options, which
+        are registered."""
+        return {}
+
     @abc.abstractmethod
     def discover(self) -> Iterable[objects.Device]:
         """Returns all devices that are present now. It must not change anything."""

@@ -16,7 +16,7 @@ from cyborg.standalone import Standalone
 T = TypeVar('T')
 
 API = 'http://cyborg.local'
-PATIENCE = 30
+PATIENCE = 120
 SPARE, SPARE_ADDRESS = 't4', '0000:d8:00.0'
 PROFILE = {
     'name': 'render-and-compress',

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from keystoneauth1 import exceptions, loading
 from oslo_config import cfg
 
-from cyborg.accelerator import privileged
+from cyborg.accelerator import driver, privileged
 from cyborg.conductor import service
 
 #: The namespaces, as in oslo-config-generator, of all options that Cyborg reads, also with extras.
@@ -47,7 +47,7 @@ def unread_options(conf: cfg.ConfigOpts) -> list[str]:
     The options of keystoneauth's plugins are known by the auth_type of the section.
     """
     written = _written(_files(conf))
-    known = _known()
+    known = _known() | _chosen(conf)
     sentences = []
     for section, options in sorted(written.items()):
         if section not in known and 'auth_type' not in options:
@@ -103,6 +103,17 @@ def _known() -> Names:
     # each context of oslo.privsep has a section of its own
     known[privileged.context.cfg_section] = known['privsep']
     return known
+
+
+def _chosen(conf: cfg.ConfigOpts) -> Names:
+    """Return the options of sections that drivers read because of the values of other options."""
+    chosen: Names = {}
+    for cls in driver.installed():
+        cls.register_options(conf)
+        for section, options in cls.chosen_options(conf).items():
+            for option in options:
+                _add(chosen, section, option)
+    return chosen
 
 
 def _add(known: Names, section: str, option: cfg.Opt) -> None:

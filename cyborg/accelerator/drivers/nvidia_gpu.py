@@ -2,7 +2,7 @@
 """NVIDIA GPUs, given out whole or shared between guests (vGPU)."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from oslo_config import cfg
 
@@ -75,6 +75,11 @@ class NvidiaGpuDriver(pci.Driver):
             virtual_class='VGPU',
         ),
     )
+
+    @classmethod
+    def chosen_options(cls, conf: cfg.ConfigOpts) -> Mapping[str, Sequence[cfg.Opt]]:
+        groups = nvidia_types.type_groups(conf).values()
+        return dict.fromkeys(groups, nvidia_types.TYPE_OPTIONS)
 
     def __init__(self, conf: cfg.ConfigOpts, sysfs: Sysfs) -> None:
         super().__init__(conf, sysfs)

@@ -124,15 +124,19 @@ def most(title: str, device: str) -> int | None:
     return MEMORY[device] // int(name['size'])
 
 
+def type_groups(conf: cfg.ConfigOpts) -> dict[str, str]:
+    """Returns the types that the operator has enabled, and the group of the options of each."""
+    return {kind: f'vgpu_{kind}' for kind in conf.gpu_devices.enabled_vgpu_types}
+
+
 def choices(conf: cfg.ConfigOpts) -> dict[str, Choice]:
     """Returns the type of each card, by address; pci.ANY if all cards have one type."""
-    kinds = list(dict.fromkeys(conf.gpu_devices.enabled_vgpu_types))
+    groups = type_groups(conf)
     chosen: dict[str, Choice] = {}
-    for kind in kinds:
-        group = f'vgpu_{kind}'
+    for kind, group in groups.items():
         conf.register_opts(TYPE_OPTIONS, group=group)
         addresses = [each.lower() for each in conf[group].device_addresses]
-        if not addresses and len(kinds) > 1:
+        if not addresses and len(groups) > 1:
             raise errors.ConfigError(
                 why=f'With more than one type in [gpu_devices] enabled_vgpu_types, [{group}] '
                 'device_addresses must say which cards offer it.'

@@ -92,6 +92,20 @@ def test_a_file_with_known_options_alone_is_fine(said, tmp_path):
     )
 
 
+def test_sections_of_chosen_types_are_read_and_others_are_not(said, tmp_path):
+    path = written(
+        tmp_path,
+        '[gpu_devices]\nenabled_vgpu_types = nvidia-231, nvidia-469\n'
+        '[vgpu_nvidia-231]\ndevice_addresses = 0000:3b:00.0\n'
+        '[vgpu_nvidia-469]\ndevice_adresses = 0000:af:00.0\n'
+        '[vgpu_nvidia-35]\ndevice_addresses = 0000:d8:00.0\n',
+    )
+    details = said(path)[1]
+    assert '[vgpu_nvidia-231]' not in details
+    assert '[vgpu_nvidia-469] device_adresses (is device_addresses meant?): not read.' in details
+    assert '[vgpu_nvidia-35] is not read.' in details
+
+
 def test_credentials_that_no_section_uses_are_named(said, tmp_path):
     path = written(tmp_path, '[somebody]\nauth_type = password\nusername = a\n')
     assert '[somebody] is not read.' in said(path)[1]
