@@ -18,7 +18,7 @@ Handle = models.AttachHandle
 Task = models.Task
 Deployable = models.Deployable
 Device = models.Device
-Event = models.NovaEvent
+NovaEvent = models.NovaEvent
 
 #: tuples of the columns that the function names
 Rows = Sequence[Any]
@@ -112,8 +112,8 @@ def count_waiting_events(session: orm.Session, before: datetime.datetime) -> int
     return (
         session.scalar(
             sa.select(sa.func.count())
-            .select_from(Event)
-            .where(Event.created_at < before, Event.given_up_at.is_(None))
+            .select_from(NovaEvent)
+            .where(NovaEvent.created_at < before, NovaEvent.given_up_at.is_(None))
         )
         or 0
     )

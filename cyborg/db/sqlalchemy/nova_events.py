@@ -13,7 +13,7 @@ from sqlalchemy import orm
 
 from cyborg.db.sqlalchemy import clock, models
 
-Event = models.NovaEvent
+NovaEvent = models.NovaEvent
 
 #: seconds for which an event belongs to the conductor that is sending it: twice as long as a call
 #: to Nova may take
@@ -23,7 +23,7 @@ CLAIM = 120
 _HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
 _BORN = secrets.token_hex(2)
 
-_TABLE = models.table(Event)
+_TABLE = models.table(NovaEvent)
 _ADD = sa.insert(_TABLE)
 _REMOVE = sa.delete(_TABLE).where(
     _TABLE.c.claim.in_(models.any_of('claims')), _TABLE.c.arq_uuid.in_(models.any_of('arqs'))
@@ -39,7 +39,7 @@ def mark() -> str:
 
 def add(
     session: orm.Session, told: Iterable[tuple[models.ExtArq, str]], request_id: str | None = None
-) -> list[Event]:
+) -> list[NovaEvent]:
     """Put events into the outbox, each with a request and its status.
 
     They are claimed by the caller, which sends them after the commit. Other conductors may send
@@ -60,7 +60,7 @@ def add(
         for arq, status in told
     ]
     session.execute(_ADD, rows)
-    return [Event(**row) for row in rows]
+    return [NovaEvent(**row) for row in rows]
 
 
 def _lease() -> datetime.datetime:
@@ -68,26 +68,36 @@ def _lease() -> datetime.datetime:
     return clock.now() + datetime.timedelta(seconds=CLAIM)
 
 
-def claim(session: orm.Session, most: int, mark: str) -> list[Event]:
+def claim(session: orm.Session, most: int, mark: str) -> list[NovaEvent]:
     """Claim at most so many due events, and the other due events of their servers."""
-    is_due = sa.and_(Event.due_at <= clock.now(), Event.given_up_at.is_(None))
-    first = sa.select(Event.instance_uuid).where(is_due).order_by(Event.id).limit(most).subquery()
+    is_due = sa.and_(NovaEvent.due_at <= clock.now(), NovaEvent.given_up_at.is_(None))
+    first = (
+        sa.select(NovaEvent.instance_uuid)
+        .where(is_due)
+        .order_by(NovaEvent.id)
+        .limit(most)
+        .subquery()
+    )
     servers = sa.select(first.c.instance_uuid).distinct().subquery()
     ids = session.scalars(
-        sa.select(Event.id)
-        .join(servers, servers.c.instance_uuid == Event.instance_uuid)
+        sa.select(NovaEvent.id)
+        .join(servers, servers.c.instance_uuid == NovaEvent.instance_uuid)
         .where(is_due)
-        .order_by(Event.id)
+        .order_by(NovaEvent.id)
     ).all()
     if ids:
         session.execute(
-            sa.update(Event).where(Event.id.in_(ids), is_due).values(claim=mark, due_at=_lease()),
+            sa.update(NovaEvent)
+            .where(NovaEvent.id.in_(ids), is_due)
+            .values(claim=mark, due_at=_lease()),
             execution_options={'synchronize_session': False},
         )
-    return list(session.scalars(sa.select(Event).where(Event.claim == mark).order_by(Event.id)))
+    return list(
+        session.scalars(sa.select(NovaEvent).where(NovaEvent.claim == mark).order_by(NovaEvent.id))
+    )
 
 
-def still_true(session: orm.Session, events: Sequence[Event]) -> list[Event]:
+def still_true(session: orm.Session, events: Sequence[NovaEvent]) -> list[NovaEvent]:
     """Returns the events of one claim that were not dropped or claimed again."""
     there = set(session.scalars(_CLAIMED, {'mine': events[0].claim}))
     return [event for event in events if event.arq_uuid in there]
@@ -96,12 +106,12 @@ def still_true(session: orm.Session, events: Sequence[Event]) -> list[Event]:
 def take_over(session: orm.Session) -> None:
     """Make events due that dead processes of this host had claimed."""
     claims = session.scalars(
-        sa.select(Event.claim).distinct().where(Event.claim.startswith(f'{_HOST}-'))
+        sa.select(NovaEvent.claim).distinct().where(NovaEvent.claim.startswith(f'{_HOST}-'))
     ).all()
     orphaned = [claim for claim in claims if claim and not _has_maker(claim)]
     if orphaned:
         session.execute(
-            sa.update(Event).where(Event.claim.in_(orphaned)).values(due_at=clock.now()),
+            sa.update(NovaEvent).where(NovaEvent.claim.in_(orphaned)).values(due_at=clock.now()),
             execution_options={'synchronize_session': False},
         )
 
@@ -124,19 +134,25 @@ def _has_maker(claim: str) -> bool:
     return True
 
 
-def remove(session: orm.Session, events: Iterable[Event]) -> None:
+def remove(session: orm.Session, events: Iterable[NovaEvent]) -> None:
     """Delete events that Nova has accepted, or will never accept."""
     session.execute(_REMOVE, _named(events))
 
 
 def postpone(
-    session: orm.Session, events: Sequence[Event], due_at: datetime.datetime, *, is_refused: bool
+    session: orm.Session,
+    events: Sequence[NovaEvent],
+    due_at: datetime.datetime,
+    *,
+    is_refused: bool,
 ) -> None:
     """Release the claim on events; they become due then."""
     refusal = (
         {
-            'attempts': Event.attempts + 1,
-            'refused_since': sa.func.coalesce(Event.refused_since, clock.now(), type_=clock.Moment),
+            'attempts': NovaEvent.attempts + 1,
+            'refused_since': sa.func.coalesce(
+                NovaEvent.refused_since, clock.now(), type_=clock.Moment
+            ),
         }
         if is_refused
         else {}
@@ -144,10 +160,10 @@ def postpone(
     _change(session, events, due_at=due_at, **refusal)
 
 
-def give_up(session: orm.Session, events: Sequence[Event]) -> set[str]:
+def give_up(session: orm.Session, events: Sequence[NovaEvent]) -> set[str]:
     """Give up the events that are still claimed by the caller; returns the uuids of their requests.
     An operator can resume them."""
-    ours = set(session.scalars(sa.select(Event.arq_uuid).where(_are(events)).with_for_update()))
+    ours = set(session.scalars(sa.select(NovaEvent.arq_uuid).where(_are(events)).with_for_update()))
     _change(session, events, given_up_at=clock.now())
     return ours
 
@@ -156,7 +172,9 @@ def given_up(session: orm.Session) -> int:
     """Returns how many events are given up."""
     return (
         session.scalar(
-            sa.select(sa.func.count()).select_from(Event).where(Event.given_up_at.is_not(None))
+            sa.select(sa.func.count())
+            .select_from(NovaEvent)
+            .where(NovaEvent.given_up_at.is_not(None))
         )
         or 0
     )
@@ -165,27 +183,27 @@ def given_up(session: orm.Session) -> int:
 def resume(session: orm.Session) -> None:
     """Make events due again that were given up."""
     session.execute(
-        sa.update(Event)
-        .where(Event.given_up_at.is_not(None))
+        sa.update(NovaEvent)
+        .where(NovaEvent.given_up_at.is_not(None))
         .values(due_at=clock.now(), attempts=0, refused_since=None, given_up_at=None),
         execution_options={'synchronize_session': False},
     )
 
 
-def _change(session: orm.Session, events: Sequence[Event], **values: object) -> None:
+def _change(session: orm.Session, events: Sequence[NovaEvent], **values: object) -> None:
     """Change events and release their claim."""
     session.execute(
-        sa.update(Event).where(_are(events)).values(claim=None, **values),
+        sa.update(NovaEvent).where(_are(events)).values(claim=None, **values),
         execution_options={'synchronize_session': False},
     )
 
 
-def _are(events: Sequence[Event]) -> sa.ColumnElement[bool]:
+def _are(events: Sequence[NovaEvent]) -> sa.ColumnElement[bool]:
     named = _named(events)
-    return sa.and_(Event.claim.in_(named['claims']), Event.arq_uuid.in_(named['arqs']))
+    return sa.and_(NovaEvent.claim.in_(named['claims']), NovaEvent.arq_uuid.in_(named['arqs']))
 
 
-def _named(events: Iterable[Event]) -> dict[str, list[str]]:
+def _named(events: Iterable[NovaEvent]) -> dict[str, list[str]]:
     """Returns the condition for these rows: a request has at most one event in a claim."""
     return {
         'claims': list({event.claim for event in events if event.claim}),
