@@ -2,6 +2,7 @@
 """Authenticates callers with Keystone."""
 
 import importlib.util
+import os
 import re
 from collections.abc import Callable
 from typing import Any
@@ -33,6 +34,7 @@ class AuthTokenMiddleware(keystonemiddleware.auth_token.AuthProtocol):
         ]
         super().__init__(app, conf)
         self._require_credentials()
+        self._require_files()
         self._require_cache()
 
     def _require_credentials(self) -> None:
@@ -44,6 +46,15 @@ class AuthTokenMiddleware(keystonemiddleware.auth_token.AuthProtocol):
                 why=f'[{section}] auth_type is not set: set it to a keystoneauth plugin, for '
                 'instance "password", with its options.'
             )
+
+    def _require_files(self) -> None:
+        """Raises ConfigError if a certificate or key cannot be read: every request would fail."""
+        for option in ('cafile', 'certfile', 'keyfile'):
+            path = self._conf.get(option)
+            if path and not os.access(path, os.R_OK):
+                raise errors.ConfigError(
+                    why=f'[keystone_authtoken] {option} = {path} cannot be read.'
+                )
 
     def _require_cache(self) -> None:
         """Raises ConfigError if the module of the cache is missing: the middleware would import it

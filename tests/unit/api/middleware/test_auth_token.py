@@ -9,6 +9,7 @@ import webob
 import webob.dec
 from oslo_config import cfg
 
+from cyborg import errors
 from cyborg.api.middleware import auth_token, faults
 from tests.unit.api.conftest import fault
 
@@ -186,3 +187,14 @@ def test_a_service_token_must_be_a_services_unless_the_operator_says_otherwise()
     conf([], default_config_files=[], default_config_dirs=[])
     assert conf.keystone_authtoken.service_token_roles_required is True
     assert conf.keystone_authtoken.service_token_roles == ['service']
+
+
+@pytest.mark.parametrize('option', ['cafile', 'certfile', 'keyfile'])
+def test_a_file_that_is_not_there_is_named_at_the_start(option):
+    conf = cfg.ConfigOpts()
+    conf([], default_config_files=[], default_config_dirs=[])
+    local = {'oslo_config_config': conf, 'auth_type': 'none', option: '/none'}
+    wrap = auth_token.AuthTokenMiddleware.factory({}, **local)
+    with pytest.raises(errors.ConfigError) as raised:
+        wrap(None)
+    assert raised.value.faultstring == f'[keystone_authtoken] {option} = /none cannot be read.'
