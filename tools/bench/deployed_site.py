@@ -23,7 +23,14 @@ from tools.services.keystone import REGION
 from tools.services.server import free_port
 
 #: longer intervals than in tests
-CONDUCTOR = 'sweep_interval = 30\nheartbeat_timeout = 180\n'
+CONDUCTOR = """\
+sweep_interval = 30
+heartbeat_timeout = 180
+[placement]
+auth_type = admin_token
+endpoint = {placement}
+token = admin
+"""
 AGENT = 'resync_interval = 60\n[fake_driver]\ndevices = 16\naccelerators = 16\n'
 
 
