@@ -156,7 +156,7 @@ $(SERIES:%=.venv-%): .venv-%: tools/constraints/%.txt $(NEEDED_ON_SERIES)
 	@"$(or $(call python,$*),python$*)" -m venv $@
 	$(install_on_series)
 
-test-release: venv $(SERIES:%=.venv-%) $(OTHER_PYTHONS:%=.venv-py%)  ## what is too long for every change: the libraries of OpenStack releases, other Pythons, all functional tests on MariaDB and PostgreSQL, clusters that lose a server
+test-release: venv $(SERIES:%=.venv-%) $(OTHER_PYTHONS:%=.venv-py%)  ## what is too long for every change: the libraries of OpenStack releases, other Pythons, all functional tests on MariaDB and PostgreSQL, clusters that lose a server, TLS
 	@for series in $(SERIES); do \
 	    echo "== OpenStack $$series"; \
 	    .venv-$$series/bin/python -m pytest -q -n auto --dist loadfile $(PYTEST_ARGS) tests/unit || exit 1; \
@@ -168,8 +168,10 @@ test-release: venv $(SERIES:%=.venv-%) $(OTHER_PYTHONS:%=.venv-py%)  ## what is 
 	@$(BIN)/python -m tools.services rabbitmq mariadb -- $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m '$(ON_SERVERS)' tests/functional
 	@echo "== functional on RabbitMQ and PostgreSQL"
 	@$(BIN)/python -m tools.services rabbitmq postgresql -- $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m '$(ON_POSTGRESQL)' tests/functional
-	@echo "== a Galera cluster, a PostgreSQL with a standby, and a cluster of brokers"
-	@$(PYTEST) $(PYTEST_ARGS) tests/services/test_clusters.py
+	@echo "== a Galera cluster, a PostgreSQL with a standby, a cluster of brokers, TLS and regions"
+	@$(PYTEST) $(PYTEST_ARGS) $(OF_RELEASES)
+	@echo "== services that are killed, on PostgreSQL"
+	@$(PYTEST) $(PYTEST_ARGS) -k postgresql tests/services/test_kill.py
 	@echo "== the previous release and this one together"
 	@$(MAKE) --no-print-directory test-upgrade
 
@@ -193,6 +195,9 @@ test-kill: venv  ## services are killed and restarted for two minutes under the 
 	@CYBORG_KILL_SECONDS=120 CYBORG_KILL_CLIENTS=20 $(PYTEST) -s $(PYTEST_ARGS) \
 	    -k mariadb tests/services/test_kill.py
 
+# Tests of services that need the machine for themselves, and those that run with `test-release`.
+RUN_APART := $(patsubst %,tests/services/test_%.py,kill nova upgrade)
+OF_RELEASES := $(patsubst %,tests/services/test_%.py,clusters tls)
 WITH_NOVA := tests/unit/os_acc/test_weigher.py tests/functional/test_nova_driver.py \
              tests/functional/test_nova_ports.py
 
@@ -204,10 +209,9 @@ test-services: venv  ## the functional and migration tests on real servers, Keys
 	@echo "== alert rules in Prometheus"
 	@$(BIN)/python -m tools.services --need prometheus -- $(PYTEST) $(PYTEST_ARGS) tests/unit/etc/test_alerts.py
 	@echo "== services as processes on these servers, killed and restarted, tempest, and the page of the standalone in Chromium"
-	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS) --ignore=tests/services/test_kill.py \
-	    --ignore=tests/services/test_nova.py --ignore=tests/services/test_upgrade.py \
-	    --ignore=tests/services/test_clusters.py tests/services
-	@$(PYTEST) $(PYTEST_ARGS) tests/services/test_kill.py
+	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS) $(patsubst %,--ignore=%,$(RUN_APART) $(OF_RELEASES)) \
+	    tests/services
+	@$(PYTEST) $(PYTEST_ARGS) -k mariadb tests/services/test_kill.py
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target on-nova on-glance on-databases
 	@echo "== Keystone, Glance and the openstack command"
 	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m 'keystone or clients' \
