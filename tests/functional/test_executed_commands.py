@@ -9,15 +9,17 @@ import re
 import signal
 import subprocess
 import sys
+from http import HTTPStatus
 
 import pytest
+import requests
 
 from tests.fixtures import pages, shown
 from tests.fixtures.commands import Commands
 
 pytestmark = pytest.mark.embedded
 PROGRAMS = pathlib.Path(sys.executable).parent
-#: pages whose commands are executed here, in this order, as far as NOT_HERE does not name them
+#: pages whose commands are executed here, as far as NOT_HERE does not name them
 HERE = (
     'user/standalone.rst',
     'user/usage.rst',
@@ -119,7 +121,7 @@ def test_each_reason_is_of_a_command_that_a_page_shows():
 
 
 @pytest.fixture(scope='module')
-def shell(tmp_path_factory):
+def shared_shell(tmp_path_factory):
     """A shell beside a running standalone, with the files that the pages name."""
     directory = tmp_path_factory.mktemp('newcomer')
     for name in ('README.rst', 'gzip.gbs'):
@@ -157,6 +159,17 @@ def shell(tmp_path_factory):
         process.send_signal(signal.SIGTERM)
         process.stdout.close()
         assert process.wait() == 0
+
+
+@pytest.fixture
+def shell(shared_shell):
+    """The shell, for one page: the profiles that it creates are deleted after it."""
+    yield shared_shell
+    url = f'http://127.0.0.1:{shared_shell.port}/v2/device_profiles'
+    for profile in requests.get(url, timeout=pages.PATIENCE).json()['device_profiles']:
+        response = requests.delete(f'{url}/{profile["uuid"]}', timeout=pages.PATIENCE)
+        # a server that the page does not delete uses its profile
+        assert response.status_code in (HTTPStatus.NO_CONTENT, HTTPStatus.CONFLICT), response.text
 
 
 #: what a page says is there already
