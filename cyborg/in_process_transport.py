@@ -121,5 +121,7 @@ class Transport(memory.Transport):
 
 
 def install() -> None:
-    """Use this transport for ``memory://`` URLs in this process."""
+    """Use this transport for the ``memory://`` URLs that are connected to from now on."""
     transport.TRANSPORT_ALIASES['memory'] = f'{__name__}:Transport'
+    # kombu looks a name up once; a connection made before this call would decide for all
+    transport._transport_cache.pop('memory', None)  # noqa: SLF001

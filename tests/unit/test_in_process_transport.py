@@ -5,10 +5,12 @@ import uuid
 
 import kombu
 import pytest
+from kombu.transport import memory
 
 from cyborg import in_process_transport
 
 PATIENCE = 30
+MEMORY_TRANSPORT = 'kombu.transport.memory:Transport'
 
 
 @pytest.fixture
@@ -66,6 +68,16 @@ def test_a_sleeping_listener_wakes_for_a_message_to_its_queue(connect, name, mon
     thread.join()
     assert heard == ['one']
     assert time.monotonic() - began < PATIENCE / 2
+
+
+def test_connections_made_before_do_not_decide_for_later_ones(monkeypatch):
+    monkeypatch.setitem(kombu.transport.TRANSPORT_ALIASES, 'memory', MEMORY_TRANSPORT)
+    monkeypatch.setattr(kombu.transport, '_transport_cache', {})
+    with kombu.Connection('memory://') as connection:
+        assert type(connection.transport) is memory.Transport
+    in_process_transport.install()
+    with kombu.Connection('memory://') as connection:
+        assert type(connection.transport) is in_process_transport.Transport
 
 
 def test_a_message_wakes_nobody_else(connect, name):
