@@ -15,6 +15,9 @@ MICROVERSION = {'microversion': '2.82', 'microversion_service_type': 'compute'}
 #: the statuses of a Nova that is down or overloaded, or that refuses our credentials
 AWAY = frozenset({401, 403, 429, 502, 503, 504})
 
+#: the status of an event about a bind that has succeeded
+COMPLETED = 'completed'
+
 #: states of servers that keep their devices
 SETTLED = frozenset({'ACTIVE', 'SHUTOFF', 'PAUSED', 'SUSPENDED'})
 
@@ -89,7 +92,7 @@ class Nova:
             'name': 'accelerator-request-bound',
             'server_uuid': str(uuid.uuid4()),
             'tag': str(uuid.uuid4()),
-            'status': 'completed',
+            'status': COMPLETED,
         }
         try:
             response = self._service.post(
@@ -109,10 +112,10 @@ class Nova:
     def send_events(
         self, events: Sequence[tuple[str, str, str]], request_id: str | None = None
     ) -> list[int]:
-        """Send the events of one server, each as (server, request, completed or failed); returns
-        the code of Nova's answer for each.
+        """Send events, each as (server, request, completed or failed); returns the code of Nova's
+        answer for each.
 
-        Raises Unavailable if Nova does not answer at all. A failure of this server only, whose
+        Raises Unavailable if Nova does not answer at all. A failure of these servers only, whose
         cell may be down, is a code: other servers may not be affected.
         """
         body = {

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from oslo_log import log
 
 from cyborg import backoff, errors, metrics
-from cyborg.clients.nova import Nova
+from cyborg.clients.nova import COMPLETED, Nova
 from cyborg.conductor.engine import arqs
 from cyborg.conductor.engine.unit_of_work import transact
 from cyborg.db.sqlalchemy import arqs as arqs_db
@@ -25,6 +25,11 @@ LOG = log.getLogger(__name__)
 
 CAUSE = Cause('conductor')
 BATCH = 50  #: events that are claimed at once
+MOST_SERVERS = 20  #: in one call to Nova; with more, a Nova that is slow would answer late
+#: for how long an event that a request is Bound is sent without a look whether that is still so:
+#: Nova reads the request's state when it hears of it, and ignores what nobody waits for. (It
+#: believes an event that a bind has failed, and ends the server's build.)
+TRUSTED_FOR = datetime.timedelta(seconds=1)
 MOST_FRESH = 1000  #: servers whose new events wait in memory
 DELETED_TOGETHER = 1.0  #: seconds for which events that Nova has accepted may wait to be deleted
 #: the part of its lease that an event must have left to be sent, so that a POST that hangs until
@@ -182,7 +187,7 @@ class Outbox:
                 return
             for waiting in (self._fresh, self._due):
                 if waiting and not self._is_resting:
-                    self._send(waiting.popleft())
+                    self._send([waiting.popleft() for _ in range(min(len(waiting), MOST_SERVERS))])
 
     def _claim(self) -> None:
         """Claim some due events of the table."""
@@ -197,18 +202,40 @@ class Outbox:
             self._look_at = 0.0  # there may be more
             self._due.extend(_by_server(events))
 
-    def _send(self, events: list[models.NovaEvent]) -> None:
-        """Send the events of one server that are still true; those that Nova refuses wait."""
+    def _send(self, groups: list[list[models.NovaEvent]]) -> None:
+        """Send the events of some servers together, as far as they are still true. What Nova
+        refuses is sent again for each server alone: one server may be the reason for all."""
         self._delete_accepted_in_time()
+        groups = self._still_true(groups)
+        refused = self._post(groups) if groups else []
+        if len(groups) > 1:
+            refused = [event for group in _by_server(refused) for event in self._post([group])]
+        if hopeless := [event for event in refused if self._must_give_up(event)]:
+            self._give_up(hopeless)
+        for group in _by_server(event for event in refused if event not in hopeless):
+            self._postpone(group, is_refused=True)
+
+    def _still_true(self, groups: list[list[models.NovaEvent]]) -> list[list[models.NovaEvent]]:
+        """Returns the groups without the events that are no longer true."""
+        events = list(itertools.chain.from_iterable(groups))
+        before = clock.now() - TRUSTED_FOR
+        if all(event.status == COMPLETED and event.created_at > before for event in events):
+            return groups
         with self._db.reader() as session:
-            events = nova_events.still_true(session, events)
-        if not events:
-            return
+            return list(_by_server(nova_events.still_true(session, events)))
+
+    def _post(self, groups: list[list[models.NovaEvent]]) -> list[models.NovaEvent]:
+        """Send events to Nova in one call; returns those that it refuses. Those that it takes are
+        deleted later. If Nova does not answer, all of them wait."""
+        events = list(itertools.chain.from_iterable(groups))
+        if self._is_resting:  # another call has failed since
+            self._give_back(events)
+            return []
         began = time.monotonic()
         try:
             codes = self._nova.send_events(
                 [(event.instance_uuid, event.arq_uuid, event.status) for event in events],
-                events[0].request_id,
+                events[0].request_id if len(groups) == 1 else None,
             )
         except errors.Unavailable as error:
             self._circuit.note(is_up=False)
@@ -218,11 +245,12 @@ class Outbox:
                 self._circuit.wait,
                 error.faultstring,
             )
-            self._postpone(events, is_refused=False)
-            return
+            for group in groups:
+                self._postpone(group, is_refused=False)
+            return []
         self._circuit.note(is_up=True)
-        answers = list(zip(events, codes, strict=True))
-        for event, code in answers:
+        answers = dict(zip(events, codes, strict=True))
+        for event, code in answers.items():
             metrics.NOVA_EVENTS.labels(RESULTS.get(code, 'refused')).inc()
             level = log.DEBUG if code in (200, 422) else log.WARNING
             LOG.log(
@@ -235,16 +263,13 @@ class Outbox:
             )
         if not self._accepted:
             self._delete_at = began + DELETED_TOGETHER
-        self._accepted += [event for event, code in answers if code in FINAL_CODES]
-        self._check_later(
-            events[0].instance_uuid,
-            [event.arq_uuid for event, code in answers if code in MAY_VANISH],
-        )
-        refused = [event for event, code in answers if code not in FINAL_CODES]
-        if hopeless := [event for event in refused if self._must_give_up(event)]:
-            self._give_up(hopeless)
-        if retried := [event for event in refused if event not in hopeless]:
-            self._postpone(retried, is_refused=True)
+        self._accepted += [event for event in events if answers[event] in FINAL_CODES]
+        for group in groups:
+            self._check_later(
+                group[0].instance_uuid,
+                [event.arq_uuid for event in group if answers[event] in MAY_VANISH],
+            )
+        return [event for event in events if answers[event] not in FINAL_CODES]
 
     def _must_give_up(self, event: models.NovaEvent) -> bool:
         """Returns whether Nova has refused the event for so long that it is given up."""

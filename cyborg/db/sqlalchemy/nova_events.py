@@ -28,7 +28,9 @@ _ADD = sa.insert(_TABLE)
 _REMOVE = sa.delete(_TABLE).where(
     _TABLE.c.claim.in_(models.any_of('claims')), _TABLE.c.arq_uuid.in_(models.any_of('arqs'))
 )
-_CLAIMED = sa.select(_TABLE.c.arq_uuid).where(_TABLE.c.claim == sa.bindparam('mine'))
+_CLAIMED = sa.select(_TABLE.c.claim, _TABLE.c.arq_uuid).where(
+    _TABLE.c.claim.in_(models.any_of('claims'))
+)
 _FORGET = sa.delete(_TABLE).where(_TABLE.c.arq_uuid.in_(models.any_of('arqs')))
 
 
@@ -98,9 +100,10 @@ def claim(session: orm.Session, most: int, mark: str) -> list[NovaEvent]:
 
 
 def still_true(session: orm.Session, events: Sequence[NovaEvent]) -> list[NovaEvent]:
-    """Returns the events of one claim that were not dropped or claimed again."""
-    there = set(session.scalars(_CLAIMED, {'mine': events[0].claim}))
-    return [event for event in events if event.arq_uuid in there]
+    """Returns the claimed events that were not dropped or claimed again."""
+    claims = list({event.claim for event in events})
+    there = {(claim, arq) for claim, arq in session.execute(_CLAIMED, {'claims': claims})}
+    return [event for event in events if (event.claim, event.arq_uuid) in there]
 
 
 def take_over(session: orm.Session) -> None:

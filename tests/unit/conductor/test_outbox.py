@@ -65,13 +65,14 @@ def outbox(db, nova):
     return Outbox(db, nova, interval=3600, patience=PATIENCE.total_seconds())
 
 
-def tell(outbox, db, *arqs):
+def tell(outbox, db, *arqs, status='completed', request_id=None):
     """Have Nova hear of these requests of one server; answers their events."""
     instance = str(uuid.uuid4())
     with db.writer() as session:
         events = nova_events.add(
             session,
-            [(models.ExtArq(uuid=arq, instance_uuid=instance), 'completed') for arq in arqs],
+            [(models.ExtArq(uuid=arq, instance_uuid=instance), status) for arq in arqs],
+            request_id,
         )
     outbox.send(events)
     return events
@@ -113,7 +114,7 @@ def test_what_nova_heard_of_many_servers_is_removed_in_one_statement(outbox, db,
     for server in range(5):
         tell(outbox, db, f'{server}a', f'{server}b')
     outbox.deliver()
-    assert len(nova.posts) == 5 and len(left(db)) == 10
+    assert len(heard(nova)) == 10 and len(left(db)) == 10
 
     statements = []
     sa.event.listen(
@@ -237,6 +238,13 @@ def test_a_slow_nova_hears_each_event_once(outbox, db, slow, wait):
     assert heard(slow) == MANY and left(db) == []
 
 
+@pytest.fixture
+def one_by_one(monkeypatch):
+    """A call has the events of one server."""
+    monkeypatch.setattr(outboxes, 'MOST_SERVERS', 1)
+
+
+@pytest.mark.usefixtures('one_by_one')
 def test_what_a_slow_nova_has_heard_is_removed_before_the_next_call(outbox, db, slow):
     wait_in_table(db, 'a', 'b', 'c')
     outbox.deliver()
@@ -257,6 +265,7 @@ def test_no_conductor_sends_what_another_is_sending(outbox, db, slow):
     assert sorted(heard(slow) + heard(other._nova)) == MANY and heard(other._nova)
 
 
+@pytest.mark.usefixtures('one_by_one')
 def test_new_events_and_a_backlog_take_turns(outbox, db, slow):
     wait_in_table(db, *'abcd')
 
@@ -268,6 +277,58 @@ def test_new_events_and_a_backlog_take_turns(outbox, db, slow):
     slow.during = bind
     outbox.deliver()
     assert heard(slow) == ['a', 'new', 'b', 'newer', 'c', 'd']
+
+
+def test_what_waits_for_several_servers_is_one_call(outbox, db, slow):
+    tell(outbox, db, 'first', request_id='req-1')
+    ids, send_events = [], slow.send_events
+
+    def send(events, request_id):
+        ids.append(request_id)
+        return send_events(events, request_id)
+
+    slow.send_events = send
+    slow.during = lambda: (
+        setattr(slow, 'during', lambda: None),
+        tell(outbox, db, 'a', 'b', request_id='req-2'),
+        tell(outbox, db, 'c', request_id='req-3'),
+    )
+    outbox.deliver()
+    assert [[arq for _, arq, _ in events] for events in slow.posts] == [['first'], ['a', 'b', 'c']]
+    assert ids == ['req-1', None]
+
+
+def test_a_server_that_nova_cannot_handle_does_not_hold_up_others(outbox, db, nova):
+    """Nova answers 500 to a call with a server whose cell is down."""
+    answer = nova.send_events
+
+    def send_events(events, request_id=None):
+        codes = answer(events, request_id)
+        return [500] * len(codes) if 'ill' in [arq for _, arq, _ in events] else codes
+
+    nova.send_events = send_events
+    for arq in ('a', 'ill', 'b'):
+        tell(outbox, db, arq)
+    outbox.deliver()
+    outbox.delete_accepted()
+    assert left(db) == ['ill']
+    assert [len(events) for events in nova.posts] == [3, 1, 1, 1]
+
+
+def test_a_nova_that_fails_between_two_calls_is_left_alone(outbox, db, nova):
+    def send_events(events, request_id=None):
+        nova.posts.append(events)
+        if len(events) > 1:
+            return [500] * len(events)
+        raise errors.Unavailable('Nova is down.')
+
+    nova.send_events = send_events
+    for arq in ('a', 'b', 'c'):
+        tell(outbox, db, arq)
+    outbox.deliver()
+    assert [len(events) for events in nova.posts] == [3, 1] and left(db) == ['a', 'b', 'c']
+    with db.reader() as session:
+        assert set(session.scalars(sa.select(models.NovaEvent.claim))) == {None}
 
 
 def test_the_events_of_a_server_are_one_call_however_few_are_claimed(outbox, db, nova, monkeypatch):
@@ -323,14 +384,33 @@ LEAVING = [
 
 
 @pytest.mark.parametrize('leaving', LEAVING)
-def test_nova_does_not_hear_of_a_state_that_a_request_has_left(outbox, db, nova, leaving):
+def test_nova_does_not_hear_of_a_state_that_a_request_has_left(outbox, db, nova, clock, leaving):
     tell(outbox, db, 'changed')
     tell(outbox, db, 'other')
     step(db, 'changed', *leaving)
+    clock.go_on(outboxes.TRUSTED_FOR)
     outbox.deliver()
     assert heard(nova) == ['other']
 
 
+def test_nova_never_hears_of_a_failure_that_is_mended(outbox, db, nova):
+    tell(outbox, db, 'changed', status='failed')
+    tell(outbox, db, 'other', status='failed')
+    step(db, 'changed', 'bind', 'BindFailed', 'Bound')
+    outbox.deliver()
+    assert heard(nova) == ['other']
+
+
+def test_a_new_event_of_success_is_sent_without_a_query(outbox, db, nova):
+    outbox.deliver()
+    tell(outbox, db, 'arq')
+    queries = []
+    sa.event.listen(db.engine, 'before_cursor_execute', lambda *about: queries.append(about[2]))
+    outbox.deliver()
+    assert heard(nova) == ['arq'] and queries == []
+
+
+@pytest.mark.usefixtures('one_by_one')
 def test_what_is_claimed_and_becomes_untrue_meanwhile_is_not_sent(outbox, db, slow):
     wait_in_table(db, 'first', 'changed', 'last')
     slow.during = lambda: step(db, 'changed', *LEAVING[0])
