@@ -40,15 +40,9 @@ class RestController(pecan.rest.RestController):
             if hasattr(member, 'operation')
         }
 
-    @pecan.expose()  # type: ignore[untyped-decorator]
-    def _route(self, args: list[str], request: Request) -> Route:
-        """Route a request, as pecan does. The path begins with a version, also if the URL has
-        none."""
-        return self.route(request.segments, request)
-
     def route(self, segments: list[str], request: Request) -> Route:
         """Returns the operation. Raises 404 for an unknown path, 405 for a known path without this
-        method."""
+        method. The path begins with a version, also if the URL has none."""
         below = getattr(self, segments[0], None) if segments else None
         if isinstance(below, RestController):
             return below.route(segments[1:], request)
