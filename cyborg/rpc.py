@@ -51,6 +51,9 @@ CONNECT_TIMEOUT = 4
 
 #: seconds for which a server sends nothing to a reply queue that was missing
 MISSING_QUEUE_PAUSE = 2
+
+#: seconds after a message until its listener wakes up without another one
+IDLE_PAUSE = 0.25
 #: what a server of an earlier release answers, by the names of its errors
 UNSUPPORTED, NO_METHOD = messaging.UnsupportedVersion.__name__, messaging.NoSuchMethod.__name__
 #: every version of objects can be read with the same one
@@ -121,6 +124,7 @@ def transport(conf: cfg.ConfigOpts) -> Any:
         )
     library_internals.limit_queueing(made)
     library_internals.remember_missing_reply_queues_for(MISSING_QUEUE_PAUSE)
+    library_internals.pause_idle_listeners_for(IDLE_PAUSE)
     return made
 
 

@@ -32,10 +32,12 @@ def pytest_configure(config):
     # Loaded after cyborg, which chooses threads for these libraries.
     from oslo_messaging._drivers import impl_rabbit
 
+    from cyborg import rpc
+
     # A consumer notices only between two polls that it is told to stop, and on RabbitMQ an idle
     # one polls less and less often, up to every five seconds. (Set after the driver is loaded,
     # which derives the limit of an option from the default.)
-    impl_rabbit.amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MAX = 0.05
+    impl_rabbit.amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MAX = rpc.IDLE_PAUSE = 0.05
     worker, url = (
         os.environ.get(name) for name in ('PYTEST_XDIST_WORKER', 'CYBORG_TEST_DATABASE_URL')
     )

@@ -18,7 +18,7 @@ from keystonemiddleware._common import config as middleware_config
 from kombu.transport import memory, virtual
 from openstack import proxy
 from oslo_config import cfg
-from oslo_messaging._drivers import amqpdriver, impl_rabbit
+from oslo_messaging._drivers import amqpdriver, common, impl_rabbit
 from oslo_service import service
 from oslo_service.backend._threading import service as threading_service
 from oslo_versionedobjects import base
@@ -86,6 +86,38 @@ class TestReplyQueues:
 
     def test_oslo_messaging_has_no_option_for_it_still(self):
         assert not [each.name for each in impl_rabbit.rabbit_opts if 'obsolete' in each.name]
+
+
+class TestPausesOfListeners:
+    def test_the_name_that_we_use_exists(self):
+        assert 'ACK_REQUEUE_EVERY_SECONDS_MIN' in vars(amqpdriver)
+        for user in (amqpdriver.AMQPListener.__init__, amqpdriver.ReplyWaiter.poll):
+            assert 'ACK_REQUEUE_EVERY_SECONDS_MIN' in user.__code__.co_names
+
+    def test_a_listener_begins_with_the_pause(self, monkeypatch):
+        monkeypatch.setattr(amqpdriver, 'ACK_REQUEUE_EVERY_SECONDS_MIN', 0.001)
+        monkeypatch.setattr(amqpdriver, 'ACK_REQUEUE_EVERY_SECONDS_MAX', 5)
+        library_internals.pause_idle_listeners_for(0.5)
+        waited = []
+
+        class Connection:
+            def consume(self, timeout):
+                waited.append(timeout)
+                if len(waited) == 3:
+                    listener._shutdown.set()
+                raise common.Timeout
+
+        listener = amqpdriver.RpcAMQPListener(types.SimpleNamespace(prefetch_size=1), Connection())
+        listener.poll()
+        assert waited == [0.5, 1, 2]
+
+    def test_a_call_needs_no_acknowledgement_by_its_listener_still(self):
+        nothing = dict.fromkeys(inspect.signature(amqpdriver.AMQPIncomingMessage).parameters)
+        message = amqpdriver.AMQPIncomingMessage(**nothing)
+        assert message.acknowledge() is message.requeue() is None
+
+    def test_oslo_messaging_begins_with_a_millisecond_still(self):
+        assert 'ACK_REQUEUE_EVERY_SECONDS_MIN = 0.001\n' in inspect.getsource(amqpdriver)
 
 
 class TestQueueingOfCalls:

@@ -44,6 +44,11 @@ def test_services_connect_again_soon_after_a_broker_is_back(configured):
     assert amqpdriver.ObsoleteReplyQueuesCache.TTL == rpc.MISSING_QUEUE_PAUSE
 
 
+def test_listeners_do_not_wake_up_for_nothing(configured):
+    rpc.transport(configured('transport_url = rabbit://127.0.0.1:1/'))
+    assert amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MIN == rpc.IDLE_PAUSE
+
+
 def test_the_configuration_file_decides_how_soon(configured):
     conf = configured(
         'transport_url = rabbit://127.0.0.1:1/\n[oslo_messaging_rabbit]\nrabbit_interval_max = 30'
