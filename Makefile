@@ -13,9 +13,10 @@ export PIP_DEFAULT_TIMEOUT ?= 60
 
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest -q
-# Each suite runs on all cores. A worker begins with a run of tests in their order, so that files
-# and what they share mostly stay together; one that is done takes tests from the end of another's.
-PARALLEL := -n auto --dist worksteal
+# Each suite runs on all cores; its tests wait half of their time, so there are more workers than
+# cores. A worker begins with a run of tests in their order, so that files and what they share mostly
+# stay together; one that is done takes tests from the end of another's.
+PARALLEL := -n $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores + (cores + 1) / 2))) --dist worksteal
 # How the suites run: for instance `make unit PYTEST_ARGS="-n 4 -k arqs"`.
 PYTEST_ARGS ?=
 
