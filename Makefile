@@ -198,7 +198,7 @@ test-kill: venv  ## services are killed and restarted for two minutes under the 
 
 # Tests of services that need the machine for themselves, and those that run with `test-release`.
 RUN_APART := $(patsubst %,tests/services/test_%.py,kill nova upgrade)
-OF_RELEASES := $(patsubst %,tests/services/test_%.py,clusters tls)
+OF_RELEASES := $(patsubst %,tests/services/test_%.py,clusters tls tls_of_databases)
 WITH_NOVA := tests/unit/os_acc/test_weigher.py tests/functional/test_nova_driver.py \
              tests/functional/test_nova_ports.py
 
