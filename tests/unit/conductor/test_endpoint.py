@@ -2,6 +2,7 @@
 """The base of endpoints: errors of RPC methods, whose rows a caller sees, when binds end."""
 
 import datetime
+import types
 
 import oslo_messaging as messaging
 import pytest
@@ -63,7 +64,8 @@ def test_our_errors_reach_the_caller_as_they_are_and_are_no_faults_of_the_server
 
 
 def test_a_database_that_is_away_is_a_503_without_its_details(monkeypatch):
-    monkeypatch.setattr(engine.oslo_db_api.time, 'sleep', lambda seconds: None)
+    impatient = types.SimpleNamespace(sleep=lambda seconds: None)
+    monkeypatch.setattr(engine.oslo_db_api, 'time', impatient)
     lost = [engine.ConnectionLost('password=secret') for _ in range(20)]
     with pytest.raises(messaging.ExpectedException) as caught:
         Failing(*lost).do_something()
