@@ -45,6 +45,8 @@ PROBE_TIMEOUT = 2.0
 PROBE_INTERVAL = 0.2
 #: Seconds between two calls of plug for one instance: the first and the longest interval.
 PLUG_INTERVALS = 0.02, 1.0
+#: Seconds between two attempts to connect to the broker: the first and the longest interval.
+CONNECT_INTERVALS = 0.1, 1.0
 #: Seconds that the first call, which only opens the reply queue, waits for its answer.
 GREETING_TIMEOUT = 0.5
 #: Seconds that one call of plug waits before it is repeated: an agent that is restarted
@@ -191,22 +193,32 @@ class Agent:
         that may be abandoned. A plug that waits there would be sent when the broker is back,
         long after Nova has given up.
         """
-        with self._lock:
+        for left in polling.attempts(timeout, CONNECT_INTERVALS):
+            if not self._is_connected:
+                self._greeting().join(max(left, LEAST_TIMEOUT))
             if self._is_connected:
                 return
+        raise errors.CyborgAgentUnavailable(self.host, 'The message broker does not answer.')
+
+    def _greeting(self) -> threading.Thread:
+        """Returns the thread that opens the reply queue. Starts one if none runs."""
+        with self._lock:
             if self._connecting is None or not self._connecting.is_alive():
                 self._connecting = threading.Thread(
                     target=self._greet, name='os_acc-connect', daemon=True
                 )
                 self._connecting.start()
-            connecting = self._connecting
-        connecting.join(max(timeout, LEAST_TIMEOUT))
-        if not self._is_connected:
-            raise errors.CyborgAgentUnavailable(self.host, 'The message broker does not answer.')
+            return self._connecting
 
     def _greet(self) -> None:
+        """Send a message that ends with an error if there is no broker, then open the queue.
+
+        A cast obeys ``retry``, so the thread ends although the broker is down.
+        """
+        greeting = self._rpc.prepare(timeout=GREETING_TIMEOUT)
         try:
-            self._rpc.prepare(timeout=GREETING_TIMEOUT).call({}, 'is_ready')
+            greeting.cast({}, 'is_ready')
+            greeting.call({}, 'is_ready')
         except messaging.MessagingTimeout:
             pass  # the broker is available, though the agent is not
         except Exception as error:

@@ -158,7 +158,8 @@ def _shown(arq: objects.Arq) -> dict[str, str]:
     shown = {'arq_uuid': arq.uuid, 'pci_id': '{domain}:{bus}:{device}.{function}'.format(**info)}
     if arq.attach_handle_type == objects.HandleType.MDEV:
         shown['mdev_uuid'] = arq.attach_handle_uuid
-    if arq.attach_handle_type == objects.HandleType.TEST_PCI:  # the fake driver also uses it
+    # not attached to a guest: the group says so, or the fake driver made the handle
+    if arq.attach_handle_type == objects.HandleType.TEST_PCI:
         target = arq.group.get('accel:attach_target')
         shown['attach_target'] = target if target == 'host' else 'none'
     if 'asked_type' in info:

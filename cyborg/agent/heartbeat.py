@@ -44,7 +44,7 @@ class Heartbeat:
 
     def _pause(self, failures: int) -> float:
         """Return the seconds until the next heartbeat. After a failure it is sent soon, so that
-        the agent does not count as down for longer than the broker was."""
+        the agent does not count as down much longer than the broker is down."""
         if not failures:
             return self._interval
         return backoff.pause(failures, min(LONGEST_PAUSE, self._interval))

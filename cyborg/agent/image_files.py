@@ -38,7 +38,8 @@ class Files:
         self._place = self._cache if bound else directory if directory.is_dir() else None
         for place in (directory, self._cache):
             for left in place.glob(f'{glob.escape(self._prefix)}*'):
-                if '-' not in left.name.removeprefix(self._prefix):  # else compute1-b has made it
+                # the prefix of compute1 is also that of compute1-b, whose files stay
+                if '-' not in left.name.removeprefix(self._prefix):
                     left.unlink(missing_ok=True)
         if bound:
             self._open_cache()
@@ -82,8 +83,8 @@ class Files:
         try:
             os.link(self._cache / name, link)
             os.utime(self._cache / name)  # records the time of its last use
-        except FileNotFoundError:
-            return link if link.exists() else None  # evicted after or before it was linked
+        except FileNotFoundError:  # the image was evicted, maybe after it was linked
+            return link if link.exists() else None
         except OSError as error:
             LOG.warning('The cache of images cannot be used: %s', error)
             link.unlink(missing_ok=True)

@@ -125,7 +125,7 @@ class Inventory:
             except Exception:
                 self._failures += 1
                 LOG.exception('A round of the inventory failed; the next round tries again.')
-            if obstacle:  # logged inside "except", oslo.log would append the same text
+            if obstacle:  # not inside "except": oslo.log would append the same error to the line
                 LOG.warning('A round was not completed; the next round continues: %s', obstacle)
             if self._awake.wait(self._pause()):
                 self._wait_for_quiet()
@@ -244,8 +244,8 @@ class Inventory:
         return plan
 
     def _number(self, report: objects.Report) -> None:
-        """Set the sequence of a report. The clock keeps it growing for a host whose rows were
-        deleted."""
+        """Set the sequence of a report. It follows the clock, so that it also grows after the rows
+        of the host were deleted."""
         report.after = self._sequence
         report.sequence = max(self._sequence + STEP, time.time_ns() // 1000)
 

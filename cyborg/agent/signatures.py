@@ -50,7 +50,7 @@ class Signatures:
                 image['id'],
                 self._signatures.get_verifier(credentials, *(image[name] for name in PROPERTIES)),
             )
-        except Exception as error:  # cursive and each key manager have their own
+        except Exception as error:  # cursive and each key manager raise their own
             LOG.warning('The signature of image %s cannot be checked: %s', image['id'], error)
             raise errors.ImageRefused(
                 image=image['id'],

@@ -13,7 +13,8 @@ from cyborg.conductor.engine.unit_of_work import transact
 from cyborg.db.sqlalchemy import revisions
 from cyborg.db.sqlalchemy.history import Cause
 from cyborg.takeover import profiles, source
-from cyborg.takeover.importer import Importer, Outcome
+from cyborg.takeover.import_run import Outcome
+from cyborg.takeover.importer import import_content
 
 DESCRIPTION = """\
 Imports device profiles, devices with their resource providers, attach handles and requests from
@@ -83,7 +84,7 @@ def import_rows(conf: cfg.ConfigOpts, options: Any) -> int:
     outcome = Outcome()
     try:
         with transact(db, Cause('operator')) as unit:
-            outcome = Importer(unit, content, rename, conf.api.extra_accel_keys).run()
+            outcome = import_content(unit, content, rename, conf.api.extra_accel_keys)
             if not options.yes:
                 raise _DryRun
     except _DryRun:

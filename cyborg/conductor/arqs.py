@@ -70,7 +70,7 @@ class Arqs(Endpoint):
             raise
         except errors.CyborgError as error:
             refusal = error
-        # logged inside "except", oslo.log would append the same text
+        # not inside "except": oslo.log would append the same error to each line of the log
         metrics.REFUSED_BINDS.labels(type(refusal).__name__).inc(len(bindings))
         with self.unit_of_work(context) as unit:
             arqs.note_refusal(unit, self.scope(context), bindings, refusal.faultstring)

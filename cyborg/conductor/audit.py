@@ -22,7 +22,7 @@ from cyborg.objects.arq_states import State
 CAUSE = Cause('audit')
 #: a younger difference may only mean that a message has not arrived yet
 GRACE = datetime.timedelta(minutes=10)
-#: the client of a request that is unbound for longer has forgotten it or died
+#: the client has abandoned a request that is unbound for longer
 LONG_UNUSED = datetime.timedelta(days=1)
 
 #: all other states by name, because a database cannot use an index for NOT IN

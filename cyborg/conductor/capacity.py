@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cloud has, as the conductor shows it to the API."""
+"""Capacity: the units of the cloud, as the conductor shows them to the API."""
 
 from cyborg import errors, objects
 from cyborg.conductor.endpoint import Endpoint, exposed

@@ -80,7 +80,7 @@ class Endpoint:
         return clock.now() - datetime.timedelta(seconds=self.conf.conductor.heartbeat_timeout)
 
     def history_since(self) -> datetime.datetime:
-        """Older steps of requests are deleted."""
+        """Returns the time before which steps of requests are deleted."""
         return clock.now() - datetime.timedelta(days=self.conf.conductor.history_days)
 
     def deadlines(self) -> Deadlines:
@@ -130,7 +130,7 @@ class Endpoint:
 
     def _dispatch(self, context: RequestContext, unit: UnitOfWork) -> None:
         """Send tasks to hosts, wake hosts, send events to Nova and notifications. The sweep repeats
-        messages to hosts that were lost."""
+        lost messages to hosts."""
         try:
             for hostname, tasks in unit.tasks.items():
                 self.agents.perform(context, hostname, tasks)

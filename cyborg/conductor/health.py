@@ -17,13 +17,13 @@ LOG = log.getLogger(__name__)
 
 #: seconds in which the database or Placement must answer
 PATIENCE = 3
-#: seconds for which an outcome is not checked again, however many API processes ask
+#: seconds for which an outcome is reused, however many API processes ask
 LIFETIME = 5
 
 
 class Check:
-    """One thing to check. A thread of its own makes the call, and there is one at most: a server
-    that hangs takes no thread that processes messages."""
+    """Checks one service. Its calls have one thread at most, so that a service that hangs does not
+    block the threads that process messages."""
 
     def __init__(self, name: str, call: Callable[[], object], sentence: str) -> None:
         self._name, self._call, self._sentence = name, call, sentence

@@ -52,7 +52,7 @@ class Metrics(registry.Collector):
             with self._db.reader() as session:
                 found = rounds.found(session)
         except Exception as error:
-            # the scrape has the other metrics, and lacks the age of the figures
+            # the scrape still has all other metrics; that the age is missing shows the failure
             LOG.warning('The figures cannot be read: %s', error)
             return
         ages = core.GaugeMetricFamily(

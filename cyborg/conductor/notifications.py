@@ -70,7 +70,7 @@ class Notifier:
             LOG.exception('Notifications could not be sent.')
 
     def _profiles(self, changes: Iterable[Change]) -> dict[int, tuple[str, str]]:
-        """Returns the profiles of requests. One that was deleted after its requests is missing."""
+        """Returns uuid and name of the profiles of requests, by row. Deleted ones are missing."""
         ids = {
             change.device_profile_id for change in changes if change.device_profile_id is not None
         }

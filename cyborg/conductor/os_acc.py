@@ -20,7 +20,7 @@ from cyborg.objects import arq_states
 
 LOG = log.getLogger(__name__)
 
-#: the request of a server's image that asks for no bitstream
+#: ``image_request`` for a server whose image asks for no bitstream
 NOTHING: dict[str, str] = {}
 
 
@@ -112,7 +112,7 @@ class OsAcc(Endpoint):
         if name := extra_specs.get(flavors.PROFILE_KEY):
             # as in REST, a profile of other projects is not found
             profile = device_profiles.named(unit.session, name, audience=project or '')
-            # only the profile may ask for work at the bind
+            # only the profile, not the flavor, may ask for work at the bind
             matching.require_honoured('The flavor', extra_specs, done=[flavors.PROFILE_KEY])
             wanted = [
                 flavors.WantedGroup(group, _provider(providers, index))

@@ -32,8 +32,8 @@ def create_once(
 ) -> list[Made]:
     """Create objects, or return those that a request with the same key has created.
 
-    ``content`` is the content of the request, which must be the same if the key is. ``show``
-    returns the objects that exist of the given uuids.
+    ``content`` is the content of the request: two requests with the same key must have the same
+    content. ``show`` returns the objects with these uuids, without those that were deleted.
     """
     key = _key(context, content)
     try:

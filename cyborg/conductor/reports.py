@@ -16,12 +16,12 @@ LOG = log.getLogger(__name__)
 
 
 class Reports(Endpoint):
-    """Reports have a topic of their own. Agents of earlier releases use the common one, as do
-    results and progress of tasks, for which binds wait."""
+    """Reports have their own topic, so that they do not delay the results of tasks, for which binds
+    wait. Results, progress and the reports of earlier releases use the common topic."""
 
     @exposed
     def has_reports_topic(self, context: RequestContext) -> None:
-        """Answer agents that ask which topic they must use; earlier releases do not have this."""
+        """Called by agents: conductors of earlier releases have neither this nor the topic."""
 
     @exposed
     def report(self, context: RequestContext, report: objects.Report) -> objects.Plan:

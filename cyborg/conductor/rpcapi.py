@@ -46,7 +46,7 @@ class ConductorAPI:
             transport, rpc.HEARTBEATS, HEARTBEAT_EXPIRY, newest=lambda: newest
         )
         self._reports = rpc.Client(transport, rpc.REPORTS, limits=limits, newest=lambda: newest)
-        #: whether conductors have the topic for reports, and until when we believe that
+        #: whether conductors have the topic for reports, and when to ask them again
         self._has_reports_topic = False
         self._ask_for_topic_at = math.inf if newest == manifests.OLDEST else 0.0
 
@@ -89,8 +89,8 @@ class ConductorAPI:
             raise
 
     def _client_for_reports(self, context: RequestContext) -> rpc.Client:
-        """Returns the client of the topic for reports, or of the common topic if a conductor of an
-        earlier release answers the question for the former."""
+        """Returns the client of the topic for reports, or that of the common topic if a conductor
+        of an earlier release has answered."""
         if time.monotonic() >= self._ask_for_topic_at:
             try:
                 self._client.read(context, 'has_reports_topic')

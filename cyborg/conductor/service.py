@@ -45,7 +45,7 @@ ENDPOINTS = (
 )
 #: threads for heartbeats, however many of them wait
 HEARTBEAT_THREADS = 4
-#: threads for reports: thousands of agents may start at once, and callers of the API do not wait
+#: threads for reports: few, so that callers of the API do not wait when thousands of agents start
 REPORT_THREADS = 4
 #: threads for other messages, however few connections are kept: kolla-ansible keeps one, and a
 #: single thread would let each message wait for all others

@@ -10,7 +10,8 @@ Two conductors, or a conductor and an agent that returns, may work on one host a
 A reservation reads the generations of the providers, then sets the mark if the agent is still
 silent, then writes Placement with these generations. The end of a reservation writes all
 providers, so their generations grow, and clears the mark after that. So Placement refuses a
-reservation that is late, and the mark finds one that was not.
+reservation that is late. For one that Placement accepts just before, the mark is set, and the next
+round ends it.
 """
 
 import datetime
@@ -85,7 +86,8 @@ class SilentHosts:
 
     def _give_back(self, hostname: str, since: datetime.datetime) -> None:
         seen = self._placement.read(self._providers(hostname))
-        # after Placement was read, so that no older plan follows the one that an agent published
+        # read after the generations: if the agent publishes a newer plan meanwhile, Placement
+        # refuses this one
         planned = self._providers(hostname)
         if not all(
             self._placement.reserve(uuid, seen[uuid], each.reserved)

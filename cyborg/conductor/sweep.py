@@ -29,7 +29,7 @@ PROFILES_INTERVAL = 60
 #: heartbeat, and the time since which the history is complete
 SILENT_SINCE = 'silent_since'
 HISTORY_SINCE = 'history_since'
-#: longer than the transaction that has added a receipt can need it
+#: how long receipts are kept: longer than a transaction searches for its own
 RECEIPTS_KEPT = datetime.timedelta(hours=1)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Usage, as the conductor tells the API."""
+"""Usage, as the conductor shows it to the API."""
 
 from cyborg import objects
 from cyborg.conductor.endpoint import Endpoint, exposed

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device profiles of the upstream service, as this service stores them."""
+"""Imports the device profiles of the upstream service, with names and groups valid here."""
 
 import json
 import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+import sqlalchemy as sa
+
+from cyborg.db.sqlalchemy import models
 from cyborg.objects import profile_groups
+from cyborg.takeover.import_run import ImportRun, stamps
+from cyborg.takeover.source import Row
 
 Group = dict[str, str]
 Rename = Callable[[Sequence[Group]], list[Group]]
@@ -18,6 +23,101 @@ NAME_RULE = (
     'becomes an underscore, and what is beyond 255 characters is cut off; a name that is taken '
     'gets an underscore and the first eight digits of the uuid'
 )
+
+
+def import_profiles(
+    run: ImportRun, rename: Rename, extra_keys: Collection[str]
+) -> dict[int, models.DeviceProfile | None]:
+    """Import the device profiles; returns our rows, by the number of theirs.
+
+    :param rename: changes the groups as the operator asks
+    :param extra_keys: further keys that are valid in groups
+    """
+    found: dict[int, models.DeviceProfile | None] = {}
+    taken = {row.name: row for row in run.session.scalars(sa.select(models.DeviceProfile)).all()}
+    for row in run.content['device_profiles']:
+        is_there, mine = run.present('profile', models.DeviceProfile, row)
+        if not is_there:
+            groups, why = _groups(run, row, rename, extra_keys)
+            mine = _profile(run, row, groups, why, taken)
+            taken[mine.name] = mine
+        found[row['id']] = mine
+    return found
+
+
+def _profile(
+    run: ImportRun,
+    row: Row,
+    groups: list[Group],
+    why: str | None,
+    taken: dict[str, models.DeviceProfile],
+) -> models.DeviceProfile:
+    """Import a profile. ``why``: its groups are not valid for this reason, so it is disabled."""
+    same = taken.get(row['name'])
+    run.record('profile', row['uuid'])
+    if same is not None and same.groups == groups:
+        run.note(
+            f'Device profile {row["name"]} ({row["uuid"]}) is here already as {same.uuid}, '
+            'with the same groups: its requests get that one.'
+        )
+        return same
+    name = name_for(row['name'], row['uuid'], taken)
+    if name != row['name']:
+        run.note(
+            f'Device profile {row["name"]!r} ({row["uuid"]}) becomes {name}: '
+            f'{NAME_RULE}. Change the flavors that name it.'
+        )
+    if why:
+        run.note(
+            f'Device profile {name} ({row["uuid"]}) is imported as it is and disabled, since '
+            f'its groups are not valid here: {why}'
+        )
+    mine = models.DeviceProfile(
+        uuid=row['uuid'],
+        name=name,
+        description=row['description'],
+        groups=groups,
+        is_enabled=not why,
+        **stamps(row),
+    )
+    run.session.add(mine)
+    run.outcome.profiles.append(
+        {
+            'uuid': row['uuid'],
+            'name': row['name'],
+            'imported_as': name,
+            'groups': groups,
+            'enabled': not why,
+        }
+    )
+    return mine
+
+
+def _groups(
+    run: ImportRun, row: Row, rename: Rename, extra_keys: Collection[str]
+) -> tuple[list[Group], str | None]:
+    """Returns the groups as they are imported, and why they are not valid."""
+    try:
+        groups = as_text(groups_of(row['profile_json']))
+    except ValueError as error:
+        return [], str(error)
+    try:
+        new = rename(renamed(groups, _offered(run)))
+        new = profile_groups.normalize(new, extra_keys)
+    except ValueError as error:
+        return groups, str(error)
+    for number, (before, after) in enumerate(zip(groups, new, strict=True)):
+        if changed := [key for key in before if key not in after]:
+            run.note(
+                f'Device profile {row["name"]} ({row["uuid"]}), group {number}: '
+                f'{", ".join(changed)} becomes '
+                f'{", ".join(key for key in after if key not in before)}.'
+            )
+    return new, None
+
+
+def _offered(run: ImportRun) -> set[str]:
+    return {row['value'] for row in run.content['attributes'] if row['key'] == 'rc'}
 
 
 def name_for(name: str, uuid: str, taken: Collection[str]) -> str:

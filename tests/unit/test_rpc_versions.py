@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The version of a message: as old as possible, and never one that was just refused."""
 
+import types
+
 import pytest
 
 from cyborg import objects, rpc_versions
@@ -16,7 +18,8 @@ CHANGED = {'report_all': NEWEST}
 class Clock:
     def __init__(self, monkeypatch):
         self.now = 1000.0
-        monkeypatch.setattr(rpc_versions.time, 'monotonic', lambda: self.now)
+        clock = types.SimpleNamespace(monotonic=lambda: self.now)
+        monkeypatch.setattr(rpc_versions, 'time', clock)
 
 
 @pytest.fixture

@@ -192,7 +192,11 @@ def transport(tmp_path, request):
         f'[upgrade_levels]\n{getattr(request, "param", "")}\n'
     )
     startup.CONF.reset()
-    yield rpc.transport(startup.configure(['--config-file', str(options)], default_config_files=[]))
+    made = rpc.transport(
+        startup.configure(['--config-file', str(options)], default_config_files=[])
+    )
+    yield made
+    made.cleanup()
     startup.CONF.reset()
 
 

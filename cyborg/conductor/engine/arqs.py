@@ -146,8 +146,8 @@ def bind(
 def note_refusal(
     unit: UnitOfWork, scope: arqs.Scope, bindings: Sequence[objects.Binding], why: str
 ) -> None:
-    """Record in the history of requests why their bind was refused. The same reason again, since
-    clients repeat calls, is not recorded."""
+    """Record in the history of requests why their bind was refused. A reason that is recorded
+    already is not repeated, because clients repeat calls."""
     wanted = {binding.arq_uuid: binding for binding in bindings}
     rows = arqs.by_uuids(unit.session, scope, wanted)
     known = history.last_refusals(unit.session, [row.uuid for row in rows])
@@ -157,8 +157,8 @@ def note_refusal(
 
 
 def make_way(unit: UnitOfWork, bindings: Sequence[objects.Binding], idle: Collection[str]) -> None:
-    """Delete the requests that failed attempts of these servers have left, after the bind was
-    rolled back: it waits for their handles, which must be cleaned first."""
+    """Delete the requests that failed attempts of these servers have left. Called after a bind was
+    rolled back that needs their handles, which hosts must clean first."""
     rows = arqs.of_servers(unit.session, {binding.instance_uuid for binding in bindings})
     _delete_leftovers(unit, rows, {binding.arq_uuid: binding for binding in bindings}, idle)
 
@@ -209,7 +209,7 @@ def _take(
     wanted: dict[str, objects.Binding],
     silent_since: datetime.datetime,
 ) -> list[Taken]:
-    """Take a handle for each request, in the common order."""
+    """Take a handle for each request, in the order of the locked rows."""
     offers = attach_handles.offers(unit.session, {wanted[arq.uuid].device_rp_uuid for arq in rows})
     taken = []
     for arq in rows:

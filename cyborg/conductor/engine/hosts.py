@@ -94,7 +94,7 @@ def _compare(unit: UnitOfWork, report: objects.Report) -> None:
 
     A held handle that disappeared is prepared again. A mediated device of a request that no
     longer exists is removed. Mediated devices that Cyborg did not create are left alone. So are
-    those that the host had prepared or worked on during its discovery: they may be cleaned since.
+    those that the host had prepared or worked on during its discovery: they may be clean by now.
     """
     if lost := list(report.given('lost', {}).items()):
         recovery.prepare_again(
@@ -108,8 +108,8 @@ def _compare(unit: UnitOfWork, report: objects.Report) -> None:
 
 
 def disable(unit: UnitOfWork, hostname: str, reason: str | None) -> None:
-    """Let no request be bound on a host, or let them again if there is no reason. Bound requests
-    stay. The host reports, and publishes what follows."""
+    """Refuse new binds on a host for a reason, or allow them again if the reason is None. Bound
+    requests stay. The host is woken, and publishes what is reserved now."""
     agents.lock(unit.session, hostname)
     known = agents.known(unit.session, hostname)
     if known is None:

@@ -36,7 +36,7 @@ DEVICE_FACTS = (
     'fault',
 )
 DEPLOYABLE_FACTS = ('driver_name', 'is_programmable', 'resource_class', 'traits', 'reserved')
-#: A fault: the handle that the request holds exists again when its server starts.
+#: The fault of such a card. The held handle exists again when its server starts.
 HELD_OTHERWISE = (
     'A request holds the whole card, which is divided now, or a part of it, which is not '
     'divided any more: the card is offered again when that request is deleted.'

@@ -30,7 +30,7 @@ def require_fit(arq: models.ExtArq, offer: Offer, rp: str) -> None:
     asks for, as Placement compares them. Raises DeviceDisabled if its device is disabled."""
     place = {'uuid': arq.uuid, 'rp': rp, 'host': offer.hostname}
     if offer.host_disabled is not None:
-        # no class of its own: an API of the previous release must know it
+        # no new class of error: an API of the previous release would not know it
         raise errors.DeviceDisabled(
             f'Accelerator request {arq.uuid} cannot be bound on {offer.hostname}, where an '
             f'operator has disabled the agent: {offer.host_disabled}'

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host has to do again for requests that hold its handles: after a restart, a loss of power,
-or the loss of a device that it had prepared."""
+"""Creates the tasks that a host must perform again for requests that hold its handles: after a
+restart, a loss of power, or the loss of a device that it had prepared."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -171,8 +171,9 @@ class Results:
         return again
 
     def _note_blank(self, part: models.Deployable, result: objects.TaskResult) -> None:
-        """Forget the functions of a region that the host has blanked, or tried to blank, before
-        it can be taken: a request must not be bound for a function that is no longer loaded."""
+        """Forget the functions of a region that the host has blanked, or tried to blank. This
+        happens before the region is offered again: no request may be bound for a function that is
+        no longer loaded."""
         if not _is_blanked(result):
             return
         region = tasks.region_of(part) or part

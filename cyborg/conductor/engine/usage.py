@@ -16,9 +16,9 @@ class Interval(NamedTuple):
 
 
 def complete_since(told: str | None, kept_since: datetime.datetime) -> datetime.datetime:
-    """Returns since when no step of the history is missing: what the last sweep has recorded as
-    ``told``, or ``kept_since``, the later of both. An earlier configuration may have kept the
-    history for fewer days."""
+    """Returns the time since which no step of the history is missing: ``told``, which the last
+    sweep has recorded, or ``kept_since``, if that is later. An earlier configuration may have kept
+    the history for fewer days."""
     return max(datetime.datetime.fromisoformat(told), kept_since) if told else kept_since
 
 

@@ -3,6 +3,7 @@
 
 import contextlib
 import datetime
+import types
 
 import pytest
 import sqlalchemy as sa
@@ -68,7 +69,7 @@ def test_a_commit_that_the_server_is_still_performing_is_waited_for(db, monkeypa
     def read():  # the third check finds the commit
         return reader() if len(pauses) == 3 else contextlib.nullcontext(NothingYet())
 
-    monkeypatch.setattr(unit_of_work.time, 'sleep', pauses.append)
+    monkeypatch.setattr(unit_of_work, 'time', types.SimpleNamespace(sleep=pauses.append))
     monkeypatch.setattr(db, 'reader', read)
     with unit_of_work.transact(db, Cause('test')):
         pass
@@ -78,7 +79,7 @@ def test_a_commit_that_the_server_is_still_performing_is_waited_for(db, monkeypa
 def test_a_commit_without_a_proof_was_not_performed(db, monkeypatch):
     lose_answers(db, monkeypatch)
     pauses = []
-    monkeypatch.setattr(unit_of_work.time, 'sleep', pauses.append)
+    monkeypatch.setattr(unit_of_work, 'time', types.SimpleNamespace(sleep=pauses.append))
     monkeypatch.setattr(db, 'reader', lambda: contextlib.nullcontext(NothingYet()))
     with pytest.raises(exception.DBConnectionError), unit_of_work.transact(db, Cause('test')):
         pass

@@ -7,6 +7,7 @@ import sys
 import time
 from concurrent import futures
 
+import oslo_messaging as messaging
 import pytest
 from oslo_config import cfg
 
@@ -43,6 +44,8 @@ def dead_broker(global_conf):
         url = f'rabbit://nova:s3cret@127.0.0.1:{taken.getsockname()[1]}/'
         global_conf.set_override('transport_url', url, 'os_acc')
         yield
+        # its log message must not outlive the test
+        os_acc._link.agent._connecting.join(60)
 
 
 class Clock:
@@ -129,6 +132,32 @@ def test_a_dead_broker_is_unavailable_and_holds_nobody(global_conf):
         os_acc.initialize(timeout=0.3)
     with pytest.raises(os_acc.CyborgAgentUnavailable, match='message broker does not answer'):
         os_acc.unplug(INSTANCE)
+
+
+@pytest.mark.usefixtures('dead_broker')
+def test_no_thread_waits_for_a_dead_broker_after_the_caller_has_given_up():
+    with pytest.raises(os_acc.CyborgAgentUnavailable):
+        os_acc.initialize(timeout=0.3)
+    connecting = os_acc._link.agent._connecting
+    connecting.join(60)
+    assert not connecting.is_alive()
+
+
+def test_a_broker_that_answers_while_the_caller_waits_is_found(host, monkeypatch):
+    # given a broker that does not answer at first
+    refusals = ['refused', 'refused']
+    send = host.transport._send
+
+    def send_or_fail(*arguments, **options):
+        if refusals:
+            raise messaging.MessageDeliveryFailure(refusals.pop())
+        return send(*arguments, **options)
+
+    monkeypatch.setattr(host.transport, '_send', send_or_fail)
+    host.start_agent()
+    # when nova-compute starts, then one call is enough
+    agent = client.Agent(host.transport, host.name, host.conf.os_acc.exchange)
+    assert agent.call('is_ready', 60) is True
 
 
 @pytest.mark.parametrize('url', ['nonsense://nova:s3cret@broker/', 'rabbit://nova:s3cret@b:x/'])

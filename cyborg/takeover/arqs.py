@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Imports the accelerator requests of the upstream service. A bound one is imported in any case."""
+
+from collections.abc import Mapping
+
+from cyborg.db.sqlalchemy import models
+from cyborg.objects.arq_states import Event, State
+from cyborg.takeover.import_run import ImportRun, stamps
+from cyborg.takeover.profiles import Group
+from cyborg.takeover.source import Row
+
+REASON = 'Imported from the database of another service.'
+
+
+def import_arqs(
+    run: ImportRun,
+    profiles: Mapping[int, models.DeviceProfile | None],
+    handles: Mapping[int, models.AttachHandle | None],
+) -> None:
+    """Import the requests.
+
+    :param profiles: our device profiles, by the number of theirs
+    :param handles: our attach handles, by the number of theirs
+    """
+    for row in run.content['extended_accelerator_requests']:
+        is_there, mine = run.present('request', models.ExtArq, row)
+        if is_there:
+            _compare(run, row, mine)
+        else:
+            profile = profiles.get(row['device_profile_id'])
+            _arq(run, row, profile, handles.get(row['attach_handle_id']))
+
+
+def _compare(run: ImportRun, row: Row, mine: models.ExtArq | None) -> None:
+    """Note that a request has changed there since it was imported."""
+    before = run.known.get(('request', row['uuid']))
+    if before is not None and before.state != row['state'] and mine is not None:
+        run.note(
+            f'Request {row["uuid"]} was {before.state} when it was imported, and is '
+            f'{row["state"]} in the upstream database now; here it stays {mine.state}. Only '
+            'one of the services may run.'
+        )
+
+
+def _arq(
+    run: ImportRun,
+    row: Row,
+    profile: models.DeviceProfile | None,
+    handle: models.AttachHandle | None,
+) -> None:
+    state, reason = _state(row)
+    run.record('request', row['uuid'], state=row['state'])
+    if state is None:
+        run.note(f'Request {row["uuid"]} is left out: {reason}')
+        return
+    if reason:
+        run.note(f'Request {row["uuid"]} becomes {state}: {reason}')
+    mine = models.ExtArq(
+        uuid=row['uuid'],
+        state=state,
+        device_profile=profile,
+        device_profile_name=profile.name if profile else None,
+        device_profile_group_id=row['device_profile_group_id'],
+        group=_group(run, row, profile),
+        project_id=row['project_id'],
+        reason=reason,
+        **stamps(row),
+    )
+    if state == State.BOUND:
+        mine.hostname, mine.instance_uuid = row['hostname'], row['instance_uuid']
+        mine.device_rp_uuid = row['device_rp_uuid']
+    run.session.add(mine)
+    taken = _take(run, row, mine, handle) if state == State.BOUND else None
+    run.unit.step(mine, Event.CREATE, None, state, REASON)
+    run.outcome.requests.append(
+        {
+            'uuid': row['uuid'],
+            'state': row['state'],
+            'imported_as': str(state),
+            'profile': profile.name if profile else None,
+            'server': mine.instance_uuid,
+            'host': mine.hostname,
+            'handle': taken.uuid if taken else None,
+        }
+    )
+
+
+def _group(run: ImportRun, row: Row, profile: models.DeviceProfile | None) -> Group:
+    groups = profile.groups if profile is not None else []
+    number = row['device_profile_group_id']
+    if 0 <= number < len(groups):
+        return groups[number]
+    run.note(
+        f'The device profile of request {row["uuid"]} has no group {number}: what the request '
+        'asked for is not known here.'
+    )
+    return {}
+
+
+def _take(
+    run: ImportRun, row: Row, mine: models.ExtArq, handle: models.AttachHandle | None
+) -> models.AttachHandle | None:
+    """Have a bound request hold its handle; returns None if it gets none."""
+    if handle is None:
+        run.note(
+            f'Request {row["uuid"]} is bound to server {row["instance_uuid"]} without an '
+            'attach handle: it is imported, but Nova cannot start that server again.'
+        )
+        return None
+    if handle.arq is not None:
+        run.note(
+            f'Requests {handle.arq.uuid} and {row["uuid"]} both hold attach handle '
+            f'{handle.uuid}: the first keeps it, and the other is imported without one.'
+        )
+        return None
+    handle.arq = mine
+    handle.generation += 1
+    return handle
+
+
+def _state(row: Row) -> tuple[State | None, str | None]:
+    """Returns the state in which a request is imported, and why it is another one; None: it is
+    not imported."""
+    match row['state']:
+        case 'Deleting':
+            return None, 'it was being deleted.'
+        case 'BindStarted':
+            return State.BIND_FAILED, (
+                'The upstream service was stopped before it had bound the request.'
+            )
+    return State(row['state']), None

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices of silent agents, in a real database and a real Placement."""
+
+import datetime
+
+import pytest
+import requests
+import sqlalchemy as sa
+
+from cyborg.clients import embedded_placement, keystone, placement, wsgi
+from cyborg.conductor import silent_hosts
+from cyborg.conductor.silent_hosts import SilentHosts
+from cyborg.db.sqlalchemy import agents, clock, models
+from tests.fixtures.reporting_host import NAME, deployable, device, handle
+
+TIMEOUT = 300
+URL = 'http://placement.local'
+OPTIONS = f'[placement]\nauth_type = admin_token\nendpoint = {URL}/\ntoken = admin\n'
+
+
+class Service:
+    """A Placement that can be switched off."""
+
+    def __init__(self, conf, path):
+        self._application = embedded_placement.load(path)
+        self.is_away, self.writes = False, 0
+        session = requests.Session()
+        wsgi.mount(session, URL, self._serve)
+        self.adapter = keystone.connect(conf, 'placement', session)
+
+    def _serve(self, environ, start_response):
+        self.writes += environ['REQUEST_METHOD'] == 'PUT'
+        if self.is_away:
+            start_response('503 Service Unavailable', [('Content-Length', '0')])
+            return [b'']
+        return self._application(environ, start_response)
+
+    def reserved(self):
+        """Of all inventories below the compute node: reserved and total, by provider."""
+        found = {}
+        for row in self._get('/resource_providers')['resource_providers']:
+            inventories = self._get(f'/resource_providers/{row["uuid"]}/inventories')
+            for each in inventories['inventories'].values():
+                found[row['name']] = each['reserved'], each['total']
+        return found
+
+    def _get(self, path):
+        return self.adapter.get(path, headers={'OpenStack-API-Version': 'placement 1.39'}).json()
+
+
+@pytest.fixture
+def service(configured, tmp_path):
+    return Service(configured(OPTIONS), tmp_path / 'placement.db')
+
+
+@pytest.fixture
+def published(host, service):
+    """A host whose agent has published a plain card and a shared GPU."""
+    service.adapter.post(
+        '/resource_providers',
+        json={'name': NAME},
+        headers={'OpenStack-API-Version': 'placement 1.39'},
+    )
+    plan = host.report(
+        device('card', deployable('plain', 'a', 'b')),
+        device('gpu', deployable('vgpu', handle('c', type='MDEV', is_host_prepared=True))),
+    )
+    placement.Placement(service.adapter).publish(NAME, plan.providers)
+    assert service.reserved() == {'plain': (0, 2), 'vgpu': (0, 1)}
+    return host
+
+
+@pytest.fixture
+def silent(db, service):
+    return SilentHosts(db, placement.Reservations(service.adapter), TIMEOUT)
+
+
+def hear(db, ago, *hosts):
+    """Set the last heartbeat of hosts; a host that is not known gets an agent without devices."""
+    moment = clock.now() - datetime.timedelta(seconds=ago)
+    with db.writer() as session:
+        for each in hosts:
+            update = sa.update(models.Agent).where(models.Agent.hostname == each)
+            if not models.matched(session.execute(update.values(last_heartbeat=moment))):
+                session.add(
+                    models.Agent(
+                        hostname=each,
+                        last_heartbeat=moment,
+                        sequence=1,
+                        digest='1',
+                        is_ready=True,
+                        drivers=[],
+                        conflicts={},
+                    )
+                )
+
+
+def marks(db):
+    with db.reader() as session:
+        found = sa.select(models.Agent.withdrawal).order_by(models.Agent.hostname)
+        return list(session.scalars(found))
+
+
+def test_only_what_the_agent_must_prepare_is_reserved_and_only_while_it_is_silent(
+    db, service, published, silent
+):
+    hear(db, TIMEOUT - 10, NAME)
+    silent.round()
+    assert service.reserved() == {'plain': (0, 2), 'vgpu': (0, 1)}
+    hear(db, TIMEOUT + 10, NAME)
+    silent.round()
+    assert service.reserved() == {'plain': (0, 2), 'vgpu': (1, 1)}
+    assert marks(db) == [agents.RESERVED]
+    hear(db, 0, NAME)
+    silent.round()
+    assert service.reserved() == {'plain': (0, 2), 'vgpu': (0, 1)}
+    assert marks(db) == [None]
+
+
+def test_a_host_that_is_reserved_is_not_written_again(db, service, published, silent):
+    hear(db, TIMEOUT + 10, NAME)
+    silent.round()
+    before = service.writes
+    silent.round()
+    assert service.writes == before
+
+
+def test_what_an_operator_has_disabled_stays_reserved_when_the_agent_returns(
+    db, service, published, silent
+):
+    hear(db, TIMEOUT + 10, NAME)
+    silent.round()
+    with db.writer() as session:
+        agents.set_disabled(session, NAME, 'maintenance')
+    hear(db, 0, NAME)
+    silent.round()
+    assert service.reserved() == {'plain': (2, 2), 'vgpu': (1, 1)}
+    assert marks(db) == [None]
+
+
+def test_while_placement_is_away_no_mark_says_reserved(db, service, published, silent, caplog):
+    hear(db, TIMEOUT + 10, NAME)
+    service.is_away = True
+    silent.round()
+    assert marks(db) == [None]
+    service.is_away = False
+    silent.round()
+    assert service.reserved()['vgpu'] == (1, 1)
+    # nor does a reservation end
+    hear(db, 0, NAME)
+    service.is_away = True
+    silent.round()
+    assert marks(db) == [agents.RESERVED]
+
+
+@pytest.mark.parametrize(
+    ('others_silent', 'others_alive', 'is_reserved'),
+    [
+        # few agents, of which any number may really be down
+        (0, 0, True),
+        (1, 0, True),
+        # half of them may be down
+        (1, 2, True),
+        # most are silent: the broker is at fault
+        (2, 0, False),
+        (2, 2, False),
+    ],
+)
+def test_nothing_is_reserved_if_most_agents_are_silent(
+    db, service, published, silent, others_silent, others_alive, is_reserved
+):
+    hear(db, TIMEOUT + 10, NAME, *(f'silent{number}' for number in range(others_silent)))
+    hear(db, 0, *(f'alive{number}' for number in range(others_alive)))
+    silent.round()
+    assert service.reserved()['vgpu'] == ((1, 1) if is_reserved else (0, 1))
+
+
+def test_agents_that_return_are_served_although_most_others_are_silent(
+    db, service, published, silent
+):
+    hear(db, TIMEOUT + 10, NAME)
+    silent.round()
+    hear(db, TIMEOUT + 10, 'silent1', 'silent2')
+    hear(db, 0, NAME)
+    silent.round()
+    assert service.reserved()['vgpu'] == (0, 1)
+    assert marks(db) == [None, None, None]
+
+
+def test_a_round_takes_a_limited_number_of_hosts_and_the_next_the_others(
+    db, service, silent, monkeypatch
+):
+    monkeypatch.setattr(silent_hosts, 'AT_A_TIME', 2)
+    hear(db, TIMEOUT + 10, 'compute1', 'compute2', 'compute3')
+    hear(db, 0, 'compute4', 'compute5', 'compute6')
+    silent.round()
+    assert marks(db) == [agents.RESERVED, agents.RESERVED, None, None, None, None]
+    silent.round()
+    assert marks(db) == [agents.RESERVED] * 3 + [None] * 3
