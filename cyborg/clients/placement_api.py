@@ -26,7 +26,7 @@ CUSTOM = re.compile('CUSTOM_[A-Z0-9_]{1,248}')
 PROVIDERS = '{"resource_providers": [', ']}'
 VALUES = {name: re.compile(rf'"{name}": "([^"\\]*(?:\\.[^"\\]*)*)"') for name in ('uuid', 'name')}
 #: bytes of an answer that are read at once
-CHUNK = 1 << 17
+CHUNK = 1 << 16
 
 Row = dict[str, Any]
 Inventories = dict[str, dict[str, Any]]

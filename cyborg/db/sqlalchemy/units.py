@@ -130,10 +130,21 @@ _COUNTED = (
     .group_by(Handle.deployable_id)
     .subquery()
 )
+
+
+def _joined(*numbers: sa.SQLColumnExpression[int]) -> sa.ColumnElement[str]:
+    """Returns numbers as one text: PyMySQL reads one column faster than several."""
+    first, *others = (sa.cast(each, sa.String(20)) for each in numbers)
+    return functools.reduce(lambda text, each: text + ',' + each, others, first)
+
+
+#: rows to have in memory at a time
+BATCH = 500
 MISSING = 'The device is gone from the bus.'
 #: the deployable with the image, if a deployable is a region or a part of it
 _REGION = sa.case((Deployable.is_programmable, Deployable.id), (_IS_REGION, PARENT.id))
-#: columns that differ between deployables, then fields of a Part in their order
+#: columns that differ between deployables, then fields of a Part in their order, with one column
+#: for all that are numbers
 _PARTS = (
     sa.select(
         Device.hostname,
@@ -151,8 +162,7 @@ _PARTS = (
         ),
         sa.or_(Agent.id.is_(None), Agent.last_heartbeat < sa.bindparam('silent_since')),
         sa.case((Device.is_missing, MISSING), else_=Device.fault),
-        *(_COUNTED.c[name] for name in COUNTS),
-        Deployable.reserved,
+        _joined(*(_COUNTED.c[name] for name in COUNTS), Deployable.reserved),
         sa.type_coerce(Deployable.traits, sa.Text),
     )
     .join(Device, Deployable.device_id == Device.id)
@@ -160,7 +170,8 @@ _PARTS = (
     .outerjoin(PARENT, Deployable.parent_id == PARENT.id)
     .join(_COUNTED, _COUNTED.c.deployable_id == Deployable.id)
     .where(Deployable.resource_class.is_not(None))
-    .order_by(Device.hostname, Deployable.id)
+    .order_by(Deployable.id)
+    .execution_options(yield_per=BATCH)
 )
 
 
@@ -184,8 +195,8 @@ def parts(
     classes: Collection[str] | None = None,
     hostname: str | None = None,
 ) -> list[Located]:
-    """Returns the deployables that have units of some classes, or of all, in the order of hosts;
-    those of one host, or of all."""
+    """Returns the deployables that have units of some classes, or of all; those of one host, or of
+    all."""
     query = _PARTS
     if classes is not None:
         query = query.where(Deployable.resource_class.in_(classes))
@@ -210,8 +221,8 @@ def parts(
 
 
 def _part(columns: Sequence[Any], claimant: str | None, is_quarantined: bool, failed: int) -> Part:
-    *fields, traits = columns
-    part = Part(*[*fields, _traits(traits), claimant])
+    *fields, numbers, traits = columns
+    part = Part(*[*fields, *map(int, numbers.split(',')), _traits(traits), claimant])
     # units that are being cleaned in a quarantined region are reserved, too
     lost = part.lost + (part.cleaning if is_quarantined else failed)
     return dataclasses.replace(part, lost=lost)
