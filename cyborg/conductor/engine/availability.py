@@ -7,6 +7,7 @@ one condition less.
 """
 
 import dataclasses
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
@@ -145,23 +146,21 @@ class Asked:
         """The hosts whose compute service is disabled."""
         return self._disabled.result()
 
-    @cached_property
-    def offered(self) -> dict[Wanted, set[str]]:
-        """The providers that Placement offers to each group."""
-        return {each: answer.result() for each, answer in self._offered.items()}
-
-    def sums(self, parts: Collection[Part]) -> dict[tuple[str, int], set[str]]:
-        """Returns which providers have room for the sums of amounts that several groups want. A sum
-        for which none of these parts has enough units is left out."""
+    def about(self, parts: Sequence[Located]) -> 'Answers':
+        """Returns the answers about these parts. A sum for which none of them has enough units is
+        left out. What Placement answers about others is forgotten at once, to save memory."""
         largest: dict[str, int] = defaultdict(int)
-        for part in parts:
+        for part in {each.part for each in parts}:
             largest[part.resource_class] = max(largest[part.resource_class], part.usable)
-        answers = {
+        sums = {
             (resource_class, amount): self._submit([(resource_class, amount)])
             for resource_class, amount in self._sums()
             if amount <= largest[resource_class]
         }
-        return {key: answer.result() for key, answer in answers.items()}
+        return Answers(
+            {each: _are_in(self._offered.pop(each), parts) for each in list(self._offered)},
+            {each: _are_in(sums.pop(each), parts) for each in list(sums)},
+        )
 
     def _submit(self, *criteria: Any) -> Future[set[str]]:
         return self._threads.submit(self._ask, *criteria)
@@ -215,6 +214,24 @@ class Asked:
                 required=wanted.required | {os_traits.OWNER_CYBORG}, forbidden=wanted.forbidden
             )
         return rp_uuid in self._without[key]
+
+
+def _are_in(answer: Future[set[str]], parts: Sequence[Located]) -> list[bool]:
+    uuids = answer.result()
+    return [each.rp_uuid in uuids for each in parts]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What Placement answers about parts, in their order."""
+
+    #: whether it offers each part to a group
+    offered: dict[Wanted, list[bool]]
+    #: whether each part has room for an amount of a class
+    sums: dict[tuple[str, int], list[bool]]
+
+    def by_part(self) -> Iterable[tuple[bool, ...]]:
+        return zip(*self.offered.values(), *self.sums.values(), strict=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,22 +303,19 @@ class Case:
 class Cases:
     """Finds the case of each part."""
 
-    def __init__(self, asked: Asked, parts: Iterable[Located]) -> None:
+    def __init__(self, asked: Asked, answers: Answers) -> None:
         self._asked = asked
-        self._sums = asked.sums({each.part for each in parts})
-        #: the answers about each group, then those about each sum
-        self._answers = *asked.offered.values(), *self._sums.values()
+        self._groups, self._sums = list(answers.offered), list(answers.sums)
         self._made: dict[tuple[Any, ...], Case] = {}
         self._doubts: dict[Case, list[Wanted]] = {}
 
-    def of(self, located: Located) -> Case:
+    def of(self, located: Located, answers: tuple[bool, ...]) -> Case:
         hostname, rp_uuid, part = located
-        answers = tuple([rp_uuid in each for each in self._answers])
         key = part, hostname in self._asked.disabled, answers
         case = self._made.get(key)
         if case is None:
             case = self._made[key] = self._make(*key)
-            self._doubts[case] = [each for each in self._asked.offered if case.is_doubtful(each)]
+            self._doubts[case] = [each for each in self._groups if case.is_doubtful(each)]
         if not self._doubts[case]:
             return case
         reasons = {each: self._asked.reason(each, rp_uuid) for each in self._doubts[case]}
@@ -309,19 +323,17 @@ class Cases:
             (case, *reasons.values()), dataclasses.replace(case, unexplained=reasons)
         )
 
-    def _make(self, part: Part, is_compute_disabled: bool, answers: Sequence[bool]) -> Case:
-        offered, room = self._asked.offered, part.usable
-        for (resource_class, amount), has_room in zip(
-            self._sums, answers[len(offered) :], strict=True
-        ):
+    def _make(self, part: Part, is_compute_disabled: bool, answers: tuple[bool, ...]) -> Case:
+        count, room = len(self._groups), part.usable
+        for (resource_class, amount), has_room in zip(self._sums, answers[count:], strict=True):
             if resource_class == part.resource_class and not has_room:
                 room = min(room, amount - 1)
-        groups = frozenset(each for each, is_in in zip(offered, answers, strict=False) if is_in)
-        return Case(part, is_compute_disabled, groups, room)
+        offered = itertools.compress(self._groups, answers)
+        return Case(part, is_compute_disabled, frozenset(offered), room)
 
 
 def measure(
-    asked: Asked, parts: Collection[Located], hostname: str | None = None
+    asked: Asked, parts: Sequence[Located], hostname: str | None = None
 ) -> list[objects.HostAvailability]:
     """Returns how often the groups of a profile fit on the hosts of these parts; also on one that
     is asked for and has none.
@@ -329,13 +341,16 @@ def measure(
     Most hosts of a cloud are alike. Hosts with the same rows and answers of Placement are judged
     together.
     """
-    cases = Cases(asked, parts)
-    by_host: dict[str, list[Case]] = {} if hostname is None else {hostname: []}
-    for each in parts:
-        by_host.setdefault(each.hostname, []).append(cases.of(each))
+    answers = asked.about(parts)
+    cases = Cases(asked, answers)
+    by_host: dict[str, tuple[Case, ...]] = {} if hostname is None else {hostname: ()}
+    known: dict[tuple[Case, ...], tuple[Case, ...]] = {}
+    for each, answer in zip(parts, answers.by_part(), strict=True):
+        members = *by_host.get(each.hostname, ()), cases.of(each, answer)
+        by_host[each.hostname] = known.setdefault(members, members)
     alike: dict[tuple[Case, ...], list[str]] = defaultdict(list)
     for name, members in by_host.items():
-        alike[tuple(members)].append(name)
+        alike[members].append(name)
     return [_judge(asked.wanted, members, names) for members, names in alike.items()]
 
 
