@@ -28,8 +28,9 @@ from cyborg.conf import opts as conf_opts
 VERSION = version.VersionInfo('openstack-cyborg')
 CONF = cfg.CONF
 LOG = log.getLogger(__name__)
-#: the option of glibc's mallopt(), and the value that it has at the start of a process
-M_MMAP_THRESHOLD, LARGE_BLOCK = -3, 128 * 1024
+#: options of glibc's mallopt(): the size of a large block, as it is at the start of a process, and
+#: the most heaps of threads, which by default is eight for each core
+MEMORY_OPTIONS = {-3: 128 * 1024, -8: 2}
 
 
 def configure(
@@ -123,12 +124,14 @@ def settle_memory() -> None:
     blocks of memory go back to the system when they are freed.
 
     By default glibc raises the size of a large block to that of the last one that was freed. Then
-    blocks of that size stay with the process, in each of its threads that has used one.
+    blocks of that size stay with the process, in the heap of each thread that has used one. Only
+    one thread of ours runs at a time, so they can share heaps.
     """
     gc.collect()
     gc.freeze()
     with contextlib.suppress(AttributeError):  # only glibc has it
-        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
+        for option, value in MEMORY_OPTIONS.items():
+            ctypes.CDLL(None).mallopt(option, value)
 
 
 class Service(Protocol):
