@@ -224,16 +224,16 @@ class Offers:
         }
         with _understood():
             try:
-                return self._api.find_uuids(**{key: text for key, text in criteria.items() if text})
+                return self._api.find_values(
+                    'uuid', **{key: text for key, text in criteria.items() if text}
+                )
             except Refused:  # Placement does not know a class or a trait, so nothing has it
                 return set()
 
     def disabled_hosts(self) -> set[str]:
         """Returns the names of the compute nodes whose service is disabled."""
         with _understood():
-            return {
-                row['name'] for row in self._api.find(required=os_traits.COMPUTE_STATUS_DISABLED)
-            }
+            return self._api.find_values('name', required=os_traits.COMPUTE_STATUS_DISABLED)
 
     def root(self, hostname: str) -> str | None:
         """Returns the uuid of a compute node, or None if there is none of this name."""

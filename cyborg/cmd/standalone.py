@@ -213,7 +213,7 @@ def _serve(settings: Settings) -> int:
     # blocked in all threads, so that sigwait() below receives them
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     with serving(settings) as (url, hosts):
-        startup.freeze_objects()
+        startup.settle_memory()
         print(_greeting(url, settings.directory, hosts), flush=True)
         signal.sigwait(STOPPING)
     return 0

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """How often device profiles fit, as the conductor tells the API and the metrics."""
 
+import contextlib
 import datetime
+from collections.abc import Iterator
+from concurrent import futures
 from typing import Any
 
+from oslo_context import context
 from oslo_log import log
 
-from cyborg import errors, objects
+from cyborg import errors, objects, tracing
 from cyborg.conductor.endpoint import Endpoint, exposed
 from cyborg.conductor.engine import availability
 from cyborg.context import RequestContext
@@ -18,6 +22,8 @@ LOG = log.getLogger(__name__)
 
 #: the most profiles in the metrics, where each is a value of a label
 MOST_PROFILES = 100
+#: the most calls of Placement at a time for one question
+MOST_CALLS = 4
 
 
 class Availability(Endpoint):
@@ -63,13 +69,33 @@ def _look(
     hostname: str | None = None,
     with_hosts: bool = False,
 ) -> objects.Availability:
-    """Read the rows, then ask Placement outside the transaction, then compare."""
+    """Ask Placement while the rows are read, outside the transaction, then compare."""
     with db.reader() as session:
         profile = device_profiles.get(session, audience, ref)
-        hosts = units.hosts(session, hostname)
-        if hostname is not None and not hosts and not devices.are_on(session, hostname):
-            raise errors.AgentNotFound(ref=hostname)
-        parts = units.parts(session, profile_groups.classes(profile.groups), hostname)
-    asked = availability.Asked(offers, profile.groups, hostname)
-    measure = availability.Measure(asked, hosts, silent_since)
-    return availability.summarize(profile, measure.hosts(parts, hostname), with_hosts=with_hosts)
+        if hostname is not None and units.host(session, hostname) is None:
+            if not devices.are_on(session, hostname):
+                raise errors.AgentNotFound(ref=hostname)
+    with _threads() as threads:
+        asked = availability.Asked(offers, profile.groups, threads, hostname)
+        with db.reader() as session:
+            classes = profile_groups.classes(profile.groups)
+            parts = units.parts(session, silent_since, classes, hostname)
+        hosts = availability.measure(asked, parts, hostname)
+    return availability.summarize(profile, hosts, with_hosts=with_hosts)
+
+
+@contextlib.contextmanager
+def _threads() -> Iterator[futures.Executor]:
+    """Threads that work for the request of this one."""
+    current, trace = context.get_current(), tracing.outgoing()
+
+    def begin() -> None:
+        tracing.incoming(trace)
+        if current is not None:
+            current.update_store()  # Placement's client reads the request id from there
+
+    pool = futures.ThreadPoolExecutor(MOST_CALLS, 'availability', begin)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -12,19 +12,20 @@ class Capacity(Endpoint):
     @exposed
     def list_capacity(self, context: RequestContext) -> list[objects.ModelCapacity]:
         with self.db.reader() as session:
-            parts, hosts = units.parts(session), units.hosts(session)
-        return capacity.by_model(parts, capacity.Conditions(hosts, self.silent_since()))
+            parts = units.parts(session, self.silent_since())
+        return capacity.by_model(parts)
 
     @exposed
     def get_topology(self, context: RequestContext, hostname: str) -> objects.HostUnits:
         with self.db.reader() as session:
-            hosts = units.hosts(session, hostname)
+            host = units.host(session, hostname)
             devices, reserved = units.tree(session, hostname)
-        if not hosts and not devices:
+        if host is None and not devices:
             raise errors.AgentNotFound(ref=hostname)
-        conditions = capacity.Conditions(hosts, self.silent_since())
         found = objects.HostUnits(
-            hostname=hostname, is_alive=not conditions.is_silent(hostname), devices=devices
+            hostname=hostname,
+            is_alive=not capacity.is_silent(host, self.silent_since()),
+            devices=devices,
         )
-        capacity.judge(found, reserved, conditions)
+        capacity.judge(found, reserved, {} if host is None else host.conflicts)
         return found

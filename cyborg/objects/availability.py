@@ -61,11 +61,11 @@ class GroupAvailability(base.CyborgObject):
 
 @base.register
 class HostAvailability(base.CyborgObject):
-    """How often a profile fits on a host."""
+    """How often a profile fits on each of some hosts that are alike."""
 
     VERSION = '1.0'  # 1.0: first version
     fields = {
-        'hostname': fields.StringField(),
+        'hostnames': fields.ListOfStringsField(),
         'fits': fields.IntegerField(),
         #: there may be room for fewer
         'is_at_most': fields.BooleanField(),

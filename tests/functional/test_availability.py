@@ -9,6 +9,7 @@ from http import HTTPStatus
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from oslo_context import context as oslo_context
 
 from tests.fixtures.cloud import clear
 from tests.fixtures.persons import Person, trusting_cloud
@@ -219,6 +220,18 @@ def test_a_private_profile_stays_private(cloud, supply):
     assert hidden.status_code == HTTPStatus.NOT_FOUND
 
 
+def test_hosts_are_shown_in_the_order_of_their_names(cloud, supply):
+    for name, card in (('b', Card()), ('c', Card(held=1)), ('a', Card()), ('d', Card(units=2))):
+        supply.host(card, name=name)
+    shown = availability(cloud, ONE)
+    assert [(host['hostname'], host['fits']) for host in shown['hosts']] == [
+        ('a', 1),
+        ('b', 1),
+        ('c', 0),
+        ('d', 2),
+    ]
+
+
 def test_one_host_is_asked_for(cloud, supply):
     first, second = supply.host(Card(units=2)), supply.host(Card(units=3))
     supply.host(name='bare')
@@ -270,6 +283,33 @@ def test_calls_and_statements_do_not_grow_with_hosts(cloud, supply, monkeypatch,
     calls, statements = costs[0]
     assert calls <= 1 + 4 * len(groups)
     assert statements <= 5
+
+
+def test_a_sum_is_not_asked_for_if_no_card_has_so_many_units(cloud, supply, monkeypatch):
+    groups = ONE, ONE | {f'trait:{A}': 'required'}
+    supply.host(Card(), Card(traits=(A,)))
+    cloud.profile('small', *groups)
+    calls = Calls(cloud, monkeypatch)
+    assert cloud.get('/device_profiles/small/availability')['fits'] == 1
+    assert len(calls) == 3  # one for each group, one for disabled compute services
+    supply.host(Card(units=2, traits=(A,)))
+    calls.clear()
+    assert cloud.get('/device_profiles/small/availability')['fits'] == 2
+    assert len([path for method, path in calls if method == 'GET']) == 4
+
+
+def test_placement_hears_the_request_id_of_the_caller(cloud, supply, monkeypatch):
+    heard, real = [], cloud.placement.request
+
+    def request(*args, **options):
+        heard.append(oslo_context.get_current().request_id)
+        return real(*args, **options)
+
+    supply.host(Card())
+    cloud.profile('p', ONE)
+    monkeypatch.setattr(cloud.placement, 'request', request)
+    response = cloud.call('GET', '/device_profiles/p/availability')
+    assert heard == [response.headers['X-OpenStack-Request-ID']] * 2
 
 
 # -- what the cloud has ------------------------------------------------------------------------

@@ -51,8 +51,10 @@ def test_operations_cost_the_same_statements_each_time(site):
 def test_the_availability_of_a_profile_is_measured_without_placement(site):
     found = values(availability.measure(site, TINY))
     for groups in ('one', 'two'):
-        assert found[f'availability: p50 @ hosts=10 groups={groups}'] > 0
+        assert found[f'availability: p50 in one process @ hosts=10 groups={groups}'] > 0
         assert found[f'availability: CPU Placement @ hosts=10 groups={groups}'] > 0
+    memory = 'availability: memory of the largest process'
+    assert found[f'{memory} @ hosts=10 service=standalone'] > 0
     assert site.ask('GET', '/devices')['devices'][0]['hostname'] == 'compute1'
 
 

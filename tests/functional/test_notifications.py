@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operators' tools hear of devices that fail, over a real queue."""
 
+import json
+import pathlib
 import queue
+import re
 import uuid
 
 import oslo_messaging as messaging
@@ -13,6 +16,7 @@ from tests.fixtures.hosts import SimHost
 
 pytestmark = pytest.mark.any_database
 ADDRESS = '0000:6b:00.0'
+DOCUMENTED = pathlib.Path(__file__).parents[2] / 'doc/source/admin/notifications.rst'
 WELL, ILL = 'DLP 0\nTOTAL_ERR_FATAL 0', 'DLP 1\nTOTAL_ERR_FATAL 1'
 
 
@@ -174,3 +178,75 @@ def test_agents_and_profiles_are_told(cloud, host, listener):
     cloud.standalone.add_host(host)
     _, _, event, payload, _ = listener.next('agent')
     assert (event, payload['hostname']) == ('agent.started', 'compute1')
+
+
+# -- what the documentation says of them -------------------------------------------------------
+
+
+class Recorder(Listener):
+    """Keeps notifications as a reader gets them."""
+
+    def error(self, ctxt, publisher_id, event_type, payload, metadata):
+        self._keep('ERROR', publisher_id, event_type, payload, metadata)
+
+    def info(self, ctxt, publisher_id, event_type, payload, metadata):
+        self._keep('INFO', publisher_id, event_type, payload, metadata)
+
+    def _keep(self, priority, publisher_id, event_type, payload, metadata):
+        envelope = {'priority': priority, 'publisher_id': publisher_id} | metadata
+        self._heard.put((event_type, envelope, payload))
+
+    def wait_for(self, *events):
+        """Returns the first notifications of these types."""
+        found = {}
+        while not found.keys() >= {*events}:
+            event, *notification = self._heard.get(timeout=PATIENCE)
+            found.setdefault(event, notification)
+        return found
+
+
+@pytest.fixture
+def recorder(cloud):
+    """Instead of the listener: a notification is read once."""
+    recorder = Recorder(cloud.standalone.conf)
+    yield recorder
+    recorder.stop()
+
+
+def samples():
+    """The notifications that are shown in full."""
+    blocks = re.findall(r'code-block:: json\n\n((?:   .*\n|\n)+)', DOCUMENTED.read_text())
+    return {sample['event_type']: sample for sample in map(json.loads, blocks)}
+
+
+def kinds(document):
+    """The keys of a document and the types of their values; null is of any type."""
+    return {key: None if value is None else type(value) for key, value in document.items()}
+
+
+def test_notifications_are_as_the_documentation_shows_them(cloud, recorder):
+    host = cloud.host(
+        make=SimHost, drivers=['intel_qat_driver'], cards=[{'model': '8086:4940', 'at': ADDRESS}]
+    )
+    cloud.rest()
+    cloud.profile('qat', {'resources:CUSTOM_QAT': '1'})
+    assert cloud.bind(cloud.request('qat')).status_code == 202
+    host.show(ADDRESS, 'aer_dev_fatal', ILL)
+    look(cloud)
+    documented = samples()
+    assert sorted(documented) == ['arq.bind', 'device.failed']
+    told = recorder.wait_for(*documented, 'device_profile.created', 'agent.ready')
+    for event, sample in documented.items():
+        envelope, payload = told[event]
+        assert kinds(payload) == kinds(sample['payload'])
+        assert payload['version'] == sample['payload']['version']
+        assert envelope['priority'] == sample['priority']
+        assert envelope['publisher_id'].split('.')[0] == sample['publisher_id'].split('.')[0]
+        assert sample.keys() - {'event_type', 'payload'} <= envelope.keys()
+    # and those of which it only names the keys
+    text = ' '.join(DOCUMENTED.read_text().split())
+    listed = text.partition('``device_profile.deleted`` have ')[2].partition('. ')[0]
+    _, payload = told['device_profile.created']
+    assert payload.keys() == {'version', 'at', *re.findall('``([a-z_]+)``', listed)}
+    _, payload = told['agent.ready']
+    assert payload.keys() == {'version', 'at', 'uuid', 'hostname'}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands that this repository adds to ``openstack accelerator``, beside either set."""
 
+import concurrent.futures
 import configparser
 import importlib.metadata
 import pathlib
@@ -8,10 +9,13 @@ import uuid
 
 import pytest
 
-from tests.fixtures.cloud import eventually
+from tests.fixtures.cloud import PATIENCE, eventually
 from tests.fixtures.commands import ROOT, VENVS, Commands, Failed, served_cloud
+from tests.fixtures.fpga import FpgaHost, gbs
+from tests.fixtures.hosts import SimHost
 
 pytestmark = pytest.mark.clients
+GPU = {'model': '10de:1eb8', 'at': '0000:3b:00.0'}
 
 
 @pytest.fixture(scope='module')
@@ -148,6 +152,57 @@ def test_what_happened_after_use_and_what_is_loaded(openstack, cloud):
     [part] = cloud.get('/deployables')['deployables']
     shown = openstack('deployable', 'program', 'show', part['uuid'], '--wait')
     assert (shown['name'], shown['program_error']) == ('compute1_FakeDevice', None)
+
+
+@pytest.fixture
+def cards(openstack, tmp_path):
+    """A cloud of its own with a virtual GPU and an FPGA, and the commands for it."""
+    with served_cloud(tmp_path, '[gpu_devices]\nenabled_vgpu_types = nvidia-231\n') as cloud:
+        cloud.host('gpu1', SimHost, drivers=['nvidia_gpu_driver'], cards=[GPU])
+        fpga = cloud.host('fpga1', FpgaHost)
+        yield cloud, fpga, Commands(openstack.name, cloud.environ)
+        fpga.goes_on.set()
+
+
+def test_a_unit_that_was_given_back_and_an_image_that_is_being_loaded(cards):
+    cloud, fpga, openstack = cards
+    cloud.profile('gpu', {'resources:VGPU': '1'})
+    [arq] = cloud.request('gpu')
+    assert cloud.bind(arq, host='gpu1').status_code == 202
+    eventually(lambda: cloud.arqs()[0]['state'] == 'Bound')
+    assert cloud.call('DELETE', f'/accelerator_requests?arqs={arq["uuid"]}').status_code == 204
+    [device] = cloud.get('/devices?type=GPU')['devices']
+    [shown] = eventually(
+        lambda: openstack('device', 'handback', 'list', device['uuid'], '--result', 'done')
+    )
+    assert (shown['Kind'], shown['ARQ'], shown['Reason']) == ('release', arq['uuid'], None)
+    steps = openstack('arq', 'history', 'list', arq['uuid'])
+    assert steps[-1]['To'] == 'Deleting'
+
+    [part] = [
+        each
+        for each in cloud.get('/deployables')['deployables']
+        if each['name'].startswith('fpga1_') and each['num_accelerators']
+    ]
+    image = cloud.glance.add(gbs())
+    fpga.goes_on.clear()
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        asked = thread.submit(
+            cloud.call,
+            'PATCH',
+            f'/deployables/{part["uuid"]}/program',
+            json=[{'path': '/program', 'op': 'replace', 'value': [{'image_uuid': image}]}],
+        )
+        try:
+            assert fpga.is_loading.wait(PATIENCE)
+            shown = openstack('deployable', 'program', 'show', part['uuid'])
+            assert (shown['program_image'], shown['bitstream_id']) == (image, None)
+            assert shown['program_progress'] is not None
+        finally:
+            fpga.goes_on.set()
+        assert asked.result().ok, asked.result().text
+    shown = openstack('deployable', 'program', 'show', part['uuid'], '--wait')
+    assert (shown['bitstream_id'], shown['program_image']) == (image, None)
 
 
 def test_no_command_has_the_name_of_one_that_is_there_without_it(openstack):

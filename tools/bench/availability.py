@@ -8,7 +8,7 @@ from tools.bench.figures import Better, Figure, percentile
 from tools.bench.scale import Scale
 from tools.bench.sites import Site
 from tools.bench.stored_hosts import RESOURCE_CLASS, TRAIT, StoredHosts
-from tools.process_usage import cpu
+from tools.process_usage import cpu, resident
 
 NAME = 'availability'
 GROUP = {f'resources:{RESOURCE_CLASS}': '1', f'trait:{TRAIT}': 'required'}
@@ -29,6 +29,7 @@ def measure(site: Site, scale: Scale) -> Iterator[Figure]:
             hosts.grow(count)
             for name in PROFILES:
                 yield from _availability(site, scale, name, {'hosts': count, 'groups': name})
+            yield from _memory(site, count)
         for name in PROFILES:
             site.ask('DELETE', f'/device_profiles/hosts-{name}')
 
@@ -53,4 +54,13 @@ def _availability(
     spent = cpu(processes) - before - (served if site.has_placement_within else 0)
     yield Figure(NAME, 'CPU', 'ms', 1000 * spent / repetitions, at)
     yield Figure(NAME, 'CPU Placement', 'ms', 1000 * served / repetitions, at, Better.NONE)
-    yield Figure(NAME, 'p50', 'ms', 1000 * percentile(samples, 50), at)
+    what = 'p50 in one process' if site.has_placement_within else 'p50'
+    yield Figure(NAME, what, 'ms', 1000 * percentile(samples, 50), at)
+
+
+def _memory(site: Site, hosts: int) -> Iterator[Figure]:
+    for service, pids in site.processes.items():
+        if service != 'agent':
+            largest = max(resident([pid]) for pid in pids)
+            at = {'hosts': hosts, 'service': service}
+            yield Figure(NAME, 'memory of the largest process', 'MiB', largest, at)

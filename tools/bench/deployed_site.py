@@ -31,11 +31,13 @@ auth_type = admin_token
 endpoint = {placement}
 token = admin
 """
+#: deployers run several
+PLACEMENT_PROCESSES = 2
 AGENT = 'resync_interval = 60\n[fake_driver]\ndevices = 16\naccelerators = 16\n'
 
 
-def uwsgi(port: int, module: str, arguments: str = '') -> list[str]:
-    """Return the command line of one worker with four threads, behind uWSGI's own HTTP router.
+def uwsgi(port: int, module: str, arguments: str = '', processes: int = 1) -> list[str]:
+    """Return the command line of workers with four threads each, behind uWSGI's own HTTP router.
 
     The router's buffer is one page by default. It sends a larger response in several pieces, and
     the second waits until the client's kernel has acknowledged the first: 40 ms per response.
@@ -53,7 +55,7 @@ def uwsgi(port: int, module: str, arguments: str = '') -> list[str]:
         '65536',
         '--master',
         '--processes',
-        '1',
+        str(processes),
         '--threads',
         str(THREADS),
         '--enable-threads',
@@ -135,7 +137,8 @@ class Services(Site):
         }
 
     def placement_cpu(self) -> float:
-        return process_usage.cpu([self.deployment.placement_process.pid])
+        parent = self.deployment.placement_process.pid
+        return process_usage.cpu([parent, *keeper.descendants_of(parent)])
 
     def start_times(self) -> Iterator[tuple[str, float]]:
         running = self.deployment
@@ -173,6 +176,15 @@ class Deployed(Deployment):
         port = address(self.url)[1]
         self.api = self.apis[0] = self._process(
             'api', uwsgi(port, 'cyborg.wsgi.api:application', ' '.join(self.api.argv[1:]))
+        )
+        self.placement_process = self._process(
+            'placement',
+            uwsgi(
+                address(self.placement_url)[1],
+                'tools.bench.placement_app:application',
+                str(directory / 'placement.db'),
+                PLACEMENT_PROCESSES,
+            ),
         )
         self.session.headers.update(headers)
 

@@ -53,7 +53,7 @@ def main() -> None:
     wsgi.mount(cloud.placement.session.session, PLACEMENT, placement)
     cloud.host(host)
     cloud.rest(host)
-    startup.freeze_objects()
+    startup.settle_memory()
     counter = Counter(cloud.standalone)
     with Served(cloud, threads=threads) as served:
 

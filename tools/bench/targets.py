@@ -75,6 +75,25 @@ TARGETS = (
         1_000,
         (('hosts', 10_000),),
     ),
+    Target(
+        'the availability of a profile on 10,000 hosts, with Placement',
+        'availability',
+        'p50',
+        AT_MOST,
+        1_000,
+        (('hosts', 10_000),),
+    ),
+    *(
+        Target(
+            f'the memory of the {service} after the availability of a profile',
+            'availability',
+            'memory of the largest process',
+            AT_MOST,
+            bound,
+            (('service', service),),
+        )
+        for service, bound in (('api', 100), ('conductor', 110))
+    ),
     *(
         Target(
             f'the memory of the {service}, each process',

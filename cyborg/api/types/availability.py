@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How often a device profile fits, on the wire."""
 
+import operator
+from collections.abc import Iterable
+from typing import Any
+
 from cyborg.api.types import documents
 from cyborg.api.types.documents import Field
 from cyborg.objects import Obstacle
@@ -38,7 +42,7 @@ class HostGroup(Group):
 
 
 class HostAvailability(documents.Document):
-    hostname = Field(str)
+    hostname = Field(str, source='hostnames')
     fits = Field(documents.COUNT, 'how often the profile fits on this host')
     at_most = Field(bool, 'it may fit less often', source='is_at_most')
     groups = Field([HostGroup])
@@ -76,3 +80,9 @@ class Availability(documents.Document):
 
 class AvailabilityQuery(documents.Body):
     hostname = Field(documents.FILTER, 'only this host; for those who may list devices')
+
+
+def by_host(alike: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns a document for each host, from one for all hosts that are alike."""
+    hosts = [each | {'hostname': name} for each in alike for name in each['hostname']]
+    return sorted(hosts, key=operator.itemgetter('hostname'))

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 from cyborg import objects
-from cyborg.db.sqlalchemy.units import MISSING, Host, Part
+from cyborg.db.sqlalchemy.units import MISSING, Host, Located, Part
 from cyborg.objects import DeviceStatus, Obstacle, Withheld
 
 WITHHELD = {
@@ -16,32 +16,32 @@ WITHHELD = {
 }
 
 
-class Conditions:
-    """Finds why no unit of a deployable can be used, apart from those that requests hold."""
+def is_silent(host: Host | None, silent_since: datetime.datetime) -> bool:
+    """Returns whether the agent of a host has missed its heartbeats."""
+    return host is None or host.last_heartbeat < silent_since
 
-    def __init__(self, hosts: Mapping[str, Host], silent_since: datetime.datetime) -> None:
-        self._hosts, self._silent_since = hosts, silent_since
 
-    def is_silent(self, hostname: str) -> bool:
-        """Returns whether the agent of a host has missed its heartbeats."""
-        host = self._hosts.get(hostname)
-        return host is None or host.last_heartbeat < self._silent_since
+def obstacle(
+    *, is_silent: bool, claimant: str | None, is_disabled: bool, fault: str | None
+) -> Obstacle | None:
+    """Returns why no unit of a deployable can be used, apart from those that requests hold."""
+    if is_silent:
+        return Obstacle.AGENT_SILENT
+    if claimant is not None:
+        return Obstacle.CONFLICT
+    if is_disabled:
+        return Obstacle.DISABLED
+    return None if fault is None else Obstacle.AT_FAULT
 
-    def obstacle(
-        self, hostname: str, name: str, *, is_disabled: bool, fault: str | None
-    ) -> Obstacle | None:
-        if self.is_silent(hostname):
-            return Obstacle.AGENT_SILENT
-        if self.claimant(hostname, name) is not None:
-            return Obstacle.CONFLICT
-        if is_disabled:
-            return Obstacle.DISABLED
-        return None if fault is None else Obstacle.AT_FAULT
 
-    def claimant(self, hostname: str, name: str) -> str | None:
-        """Returns who else has a provider of this name in Placement."""
-        host = self._hosts.get(hostname)
-        return None if host is None else host.conflicts.get(name)
+def common(part: Part) -> Obstacle | None:
+    """Returns the same for a part."""
+    return obstacle(
+        is_silent=part.is_silent,
+        claimant=part.claimant,
+        is_disabled=part.is_disabled,
+        fault=part.fault,
+    )
 
 
 def withheld(part: Part, common: Obstacle | None) -> Counter[Obstacle]:
@@ -58,17 +58,20 @@ def withheld(part: Part, common: Obstacle | None) -> Counter[Obstacle]:
     )
 
 
-def by_model(parts: Iterable[Part], conditions: Conditions) -> list[objects.ModelCapacity]:
+def by_model(parts: Iterable[Located]) -> list[objects.ModelCapacity]:
     """Returns the units by model and resource class."""
-    grouped: dict[tuple[str, str, str | None, str], list[Part]] = defaultdict(list)
-    for part in parts:
-        grouped[part.type, part.vendor, part.model, part.resource_class].append(part)
+    grouped: dict[tuple[str, str, str | None, str], list[Located]] = defaultdict(list)
+    for each in parts:
+        part = each.part
+        grouped[part.type, part.vendor, part.model, part.resource_class].append(each)
     found = []
     for key in sorted(grouped, key=lambda key: tuple(text or '' for text in key)):
         members, obstacles = grouped[key], Counter[Obstacle]()
-        for part in members:
-            obstacles += withheld(part, _common(part, conditions))
-        units, in_use = sum(each.total for each in members), sum(each.held for each in members)
+        units = in_use = 0
+        for part, count in Counter(each.part for each in members).items():
+            units, in_use = units + count * part.total, in_use + count * part.held
+            for name, number in withheld(part, common(part)).items():
+                obstacles[name] += count * number
         found.append(
             objects.ModelCapacity(
                 type=key[0],
@@ -85,20 +88,16 @@ def by_model(parts: Iterable[Part], conditions: Conditions) -> list[objects.Mode
     return found
 
 
-def _common(part: Part, conditions: Conditions) -> Obstacle | None:
-    return conditions.obstacle(
-        part.hostname, part.name, is_disabled=part.is_disabled, fault=part.fault
-    )
-
-
-def judge(host: objects.HostUnits, reserved: Mapping[str, int], conditions: Conditions) -> None:
+def judge(
+    found: objects.HostUnits, reserved: Mapping[str, int], conflicts: Mapping[str, str]
+) -> None:
     """Set why units of a host that no request holds cannot be used. ``reserved``: deployable ->
     number of free units that cannot be used because others use the resources of the card."""
-    for device in host.devices:
+    for device in found.devices:
         for part in device.deployables:
-            common = conditions.obstacle(
-                host.hostname,
-                part.name,
+            common = obstacle(
+                is_silent=not found.is_alive,
+                claimant=conflicts.get(part.name),
                 is_disabled=device.status == DeviceStatus.MAINTAINING,
                 fault=MISSING if device.is_missing else device.fault,
             )

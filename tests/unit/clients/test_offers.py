@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which providers have room, read from lists of any size."""
 
+import io
 import json
 
 import pytest
 import requests
 
 from cyborg import errors
+from cyborg.clients import placement_api
 from cyborg.clients.placement import Offers
 
 
@@ -18,7 +20,7 @@ class Answering:
 
     def request(self, path, method, **options):
         response = requests.Response()
-        response.status_code, response._content = 200, self._text.encode()
+        response.status_code, response.raw = 200, io.BytesIO(self._text.encode())
         return response
 
 
@@ -59,3 +61,17 @@ def test_an_empty_list_offers_nothing():
 def test_what_is_no_list_is_not_taken_for_one(text):
     with pytest.raises(errors.PlacementUnavailable):
         Offers(Answering(text)).offering([('FPGA', 1)])
+
+
+@pytest.mark.parametrize('is_ascii', [True, False])
+def test_the_names_of_disabled_hosts_are_read_as_they_are(is_ascii):
+    text = json.dumps(listed(*ROWS), ensure_ascii=is_ascii)
+    assert Offers(Answering(text)).disabled_hosts() == {'a "uuid": "none"', 'ü'}
+
+
+@pytest.mark.parametrize('size', [1, 7, 30, 100])
+def test_a_list_may_arrive_in_any_pieces(monkeypatch, size):
+    monkeypatch.setattr(placement_api, 'CHUNK', size)
+    text = json.dumps(listed(*ROWS), ensure_ascii=False)
+    assert Offers(Answering(text)).offering([('FPGA', 1)]) == {'one', 'three'}
+    assert Offers(Answering(text)).disabled_hosts() == {'a "uuid": "none"', 'ü'}

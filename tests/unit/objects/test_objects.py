@@ -30,7 +30,7 @@ FINGERPRINTS = {
     'Driver': '1.0-cda7f95c2eff3fb16779e5c15cc4ef25',
     'GroupAvailability': '1.0-541be01e9e2fbe9a58723837478714df',
     'HandBack': '1.1-d5e97da6c982a5eabba99b2166e622fb',
-    'HostAvailability': '1.0-4bb7252420edd687d7fa8e21237b7682',
+    'HostAvailability': '1.0-b73f0940267f3f236551cc44d972b6d7',
     'HostUnits': '1.0-8d527c751dffe4b21147e2817058942d',
     'ModelCapacity': '1.0-95437c955d2302e1895ab6e57fbd59e4',
     'Plan': '2.1-b8cf41486372da0c9f2cd55cf4b3a1c2',

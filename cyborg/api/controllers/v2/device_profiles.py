@@ -10,7 +10,7 @@ from cyborg.api.expose import action, expose, policy, since
 from cyborg.api.request import Request
 from cyborg.api.types import device_profiles as profiles
 from cyborg.api.types import documents, rendering
-from cyborg.api.types.availability import Availability, AvailabilityQuery
+from cyborg.api.types.availability import Availability, AvailabilityQuery, by_host
 
 #: callers that may list devices also see hosts
 SEES_HOSTS = 'cyborg:device:get_all'
@@ -57,7 +57,10 @@ class DeviceProfiles(base.Collection):
         found = self.conductor.get_availability(
             request.context, profiles.ref(ref), hostname=hostname, with_hosts=sees_hosts
         )
-        return rendering.render(found, Availability, request, *['hosts'] * sees_hosts)
+        shown = rendering.render(found, Availability, request, *['hosts'] * sees_hosts)
+        if sees_hosts:
+            shown['hosts'] = by_host(shown['hosts'])
+        return shown
 
     @expose(
         documents.AnyOf(item, documents.wrapped(device_profiles=[item])),
