@@ -26,9 +26,7 @@ def card(host):
 def by_model(host):
     """In use, free, and the withheld units by obstacle, of the only model."""
     with host.db.reader() as session:
-        parts, hosts = units.parts(session), units.hosts(session)
-    conditions = capacity.Conditions(hosts, clock.now() - LATELY)
-    [found] = capacity.by_model(parts, conditions)
+        [found] = capacity.by_model(units.parts(session, clock.now() - LATELY))
     assert found.units == found.in_use + found.free + sum(found.withheld.values())
     return found.in_use, found.free, found.withheld
 
@@ -36,11 +34,11 @@ def by_model(host):
 def one_by_one(host):
     """The obstacle of each unit of the only deployable; the first is held."""
     with host.db.reader() as session:
-        hosts = units.hosts(session, NAME)
+        agent = units.host(session, NAME)
         devices, reserved = units.tree(session, NAME)
-    conditions = capacity.Conditions(hosts, clock.now() - LATELY)
-    shown = objects.HostUnits(hostname=NAME, is_alive=True, devices=devices)
-    capacity.judge(shown, reserved, conditions)
+    is_silent = capacity.is_silent(agent, clock.now() - LATELY)
+    shown = objects.HostUnits(hostname=NAME, is_alive=not is_silent, devices=devices)
+    capacity.judge(shown, reserved, agent.conflicts)
     [found] = shown.devices
     [part] = found.deployables
     assert part.units[0].arq_uuid is not None
@@ -117,8 +115,7 @@ def test_models_and_classes_are_counted_apart(host):
         device('four', deployable('fourth', 'e', resource_class='PGPU'), model='red'),
     )
     with host.db.reader() as session:
-        parts, hosts = units.parts(session), units.hosts(session)
-    found = capacity.by_model(parts, capacity.Conditions(hosts, clock.now() - LATELY))
+        found = capacity.by_model(units.parts(session, clock.now() - LATELY))
     assert [(each.model, each.resource_class, each.units, each.hosts) for each in found] == [
         ('blue', 'FPGA', 2, 1),
         ('red', 'FPGA', 2, 1),
