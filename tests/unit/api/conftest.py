@@ -73,7 +73,7 @@ class Conductor:
         found = self.get_device_profile(context, ref)
         group = {'group': 0, 'fits': 2, 'units': 4, 'free': 2, 'obstacles': {'in_use': 2}}
         host = objects.HostAvailability(
-            hostname='compute1',
+            hostnames=['compute1'],
             fits=2,
             is_at_most=False,
             groups=[objects.GroupAvailability(**group, sentence='It fits 2 times.')],
