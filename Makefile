@@ -178,16 +178,15 @@ test-release: venv $(SERIES:%=.venv-%) $(OTHER_PYTHONS:%=.venv-py%)  ## what is 
 
 # What runs on RabbitMQ and a database server. On PostgreSQL the tests are left out in which SQL and
 # transactions have little part: discovery and Placement, HTTP, other services. With every change
-# those run whose subject is SQL, and on MariaDB also those about messages and the tasks of hosts;
-# all run with `test-release`.
+# those run whose subject is SQL, and on MariaDB also those about messages; all run with
+# `test-release`.
 ON_SERVERS := not embedded and not keystone and not clients
 ON_POSTGRESQL := $(ON_SERVERS) and not any_database
 functional_tests = $(patsubst %,tests/functional/test_%.py,$(1))
 ABOUT_SQL := $(call functional_tests,audit availability binds engine hosts_in_trouble lists \
                lost_answers path statements)
-ABOUT_MESSAGES := $(call functional_tests,abandoned bind_waits blanking_stories cleaning_stories \
-               fpga_stories late_messages os_acc programming repeated_posts reports rounds \
-               server_actions silent_agents takeover vgpus)
+ABOUT_MESSAGES := $(call functional_tests,abandoned bind_waits late_messages os_acc programming \
+               repeated_posts reports rounds silent_agents)
 
 test-upgrade: venv  ## the previous release and this one in every mixture, under load
 	@$(PYTEST) -s $(PYTEST_ARGS) tests/services/test_upgrade.py

@@ -341,7 +341,9 @@ def test_a_source_that_comes_back_is_cleaned_and_the_server_left_alone(cloud, ev
     require_order(cloud, evacuated)
     evacuated.reboot()
     assert evacuated.accelerators == before
-    # and what it had there is for others
+    # and what it had there is for others, when the agent has published it
+    where = '/device_profiles/mixed/availability?hostname=compute1'
+    eventually(lambda: cloud.get(where)['fits'] >= 2)
     for each in (other := [Server(cloud, 'mixed'), Server(cloud, 'mixed')]):
         each.create('compute1')
     require_order(cloud, evacuated, *other)
