@@ -206,11 +206,9 @@ test-services: venv  ## the functional and migration tests on real servers, Keys
 	@$(MAKE) --no-print-directory --jobs=3 $(NEIGHBOURS)
 	@echo "== shellcheck"
 	@$(BIN)/python -m tools.services --need shellcheck -- $(MAKE) --no-print-directory shellcheck
-	@echo "== alert rules in Prometheus"
-	@$(BIN)/python -m tools.services --need prometheus -- $(PYTEST) $(PYTEST_ARGS) tests/unit/etc/test_alerts.py
-	@echo "== services as processes on these servers, killed and restarted, tempest, and the page of the standalone in Chromium"
-	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS) $(patsubst %,--ignore=%,$(RUN_APART) $(OF_RELEASES)) \
-	    tests/services
+	@echo "== services as processes on these servers, killed and restarted, tempest, the page of the standalone in Chromium, and alert rules in Prometheus"
+	@$(BIN)/python -m tools.services --need prometheus -- $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) \
+	    $(patsubst %,--ignore=%,$(RUN_APART) $(OF_RELEASES)) tests/services tests/unit/etc/test_alerts.py
 	@$(PYTEST) $(PYTEST_ARGS) -k mariadb tests/services/test_kill.py
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target on-nova on-glance on-databases
 	@echo "== Keystone, Glance and the openstack command"
