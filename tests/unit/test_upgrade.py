@@ -14,7 +14,7 @@ from cyborg.agent.rpcapi import AgentAPI
 from cyborg.cmd import startup, status
 from cyborg.conductor.agent_versions import LowestVersion
 from cyborg.conductor.rpcapi import ConductorAPI
-from cyborg.db.sqlalchemy import agents, clock, engine, migration, models, online_migrations
+from cyborg.db.sqlalchemy import agents, clock, models, online_migrations
 from cyborg.objects import manifests, object_lists
 from tests.fixtures import recorded_objects
 
@@ -406,15 +406,7 @@ def test_the_version_that_another_sender_reads_is_not_passed_on():
 # -- agents ----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def database(tmp_path):
-    made = engine.Database(f'sqlite:///{tmp_path}/cyborg.db')
-    migration.create_schema(made)
-    yield made
-    made.close()
-
-
-def accept(database, hostname, rpc_version):
+def accept(db, hostname, rpc_version):
     report = objects.Report(
         hostname=hostname,
         sequence=1,
@@ -424,23 +416,23 @@ def accept(database, hostname, rpc_version):
         devices=[],
         rpc_version=rpc_version,
     )
-    with database.writer() as session:
+    with db.writer() as session:
         agents.accept(session, report)
 
 
-def test_agents_get_the_version_that_the_oldest_of_those_alive_has_reported(database):
-    lowest = LowestVersion(database, 60)
+def test_agents_get_the_version_that_the_oldest_of_those_alive_has_reported(db):
+    lowest = LowestVersion(db, 60)
     assert lowest() == manifests.OLDEST  # as long as nothing is known
     lowest.read()
     assert lowest() == manifests.NEWEST
-    accept(database, 'new', manifests.NEWEST)
-    accept(database, 'newer', '2.99')
+    accept(db, 'new', manifests.NEWEST)
+    accept(db, 'newer', '2.99')
     lowest.read()
     assert lowest() == manifests.NEWEST
-    accept(database, 'old', None)
+    accept(db, 'old', None)
     lowest.read()
     assert lowest() == '2.0'
-    with database.writer() as session:
+    with db.writer() as session:
         session.execute(
             sa.update(models.Agent)
             .where(models.Agent.hostname == 'old')
@@ -471,27 +463,27 @@ def test_tasks_are_sent_in_the_version_of_the_oldest_agent(
 # -- conductors of both releases ---------------------------------------------------------------
 
 
-def test_a_report_that_an_earlier_release_has_stored_is_asked_for_again(database):
+def test_a_report_that_an_earlier_release_has_stored_is_asked_for_again(db):
     since = clock.now() - datetime.timedelta(seconds=60)
-    accept(database, 'compute1', manifests.NEWEST)
-    with database.writer() as session:
+    accept(db, 'compute1', manifests.NEWEST)
+    with db.writer() as session:
         assert agents.beat(session, 'compute1', '', since).is_current
         assert agents.stored_by_earlier_release(session, since) == []
         # a conductor of the previous release stores what it knows
         session.execute(sa.update(models.Agent).values(sequence=2))
-    with database.writer() as session:
+    with db.writer() as session:
         assert agents.stored_by_earlier_release(session, since) == ['compute1']
         assert not agents.beat(session, 'compute1', '', since).is_current
 
 
-def test_an_upgrade_that_is_not_finished_is_reported(database, transport, monkeypatch):
+def test_an_upgrade_that_is_not_finished_is_reported(db, transport, monkeypatch):
     def check():
-        result = status._unfinished_upgrade(database)
+        result = status._unfinished_upgrade(db)
         return result.code, result.details
 
-    accept(database, 'compute1', manifests.NEWEST)
+    accept(db, 'compute1', manifests.NEWEST)
     assert check() == (status.CODE.SUCCESS, 'Nothing is left to do.')
-    with database.writer() as session:
+    with db.writer() as session:
         session.execute(sa.update(models.Agent).values(sequence=2))
     code, details = check()
     assert code == status.CODE.WARNING and 'last report of compute1: upgrade all' in details

@@ -1,19 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A database in a file with all tables, a host that reports to it, the options of a process."""
+"""A host that reports to the database, and the options of a process."""
 
 import pytest
 
 from cyborg.cmd import startup
-from cyborg.db.sqlalchemy import engine, migration
 from tests.fixtures.reporting_host import Host
-
-
-@pytest.fixture
-def db(tmp_path):
-    made = engine.Database(f'sqlite:///{tmp_path}/cyborg.db')
-    migration.create_schema(made)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -29,14 +29,6 @@ def upstream(tmp_path):
 
 
 @pytest.fixture
-def db(tmp_path):
-    made = engine.Database(f'sqlite:///{tmp_path}/cyborg.db')
-    migration.create_schema(made)
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def take_over(db, upstream, capsys):
     """The command with these words; returns what it printed as JSON."""
     conf = SimpleNamespace(
