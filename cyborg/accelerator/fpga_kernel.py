@@ -4,12 +4,14 @@
 import contextlib
 import ctypes
 import fcntl
+import mmap
 import os
 import shutil
 import struct
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 from cyborg.accelerator import fpga_images, sysfs
 
@@ -31,23 +33,31 @@ class Failed(Exception):
 
 def load_port(device: str, port: str, image: Path, ioctl: Ioctl = fcntl.ioctl) -> None:
     """Reconfigure the region of a port."""
-    content = image.read_bytes()
-    magic = len(fpga_images.GBS_MAGIC)
-    if not content.startswith(fpga_images.GBS_MAGIC):
+    with image.open('rb') as file:
+        start, length = _bits(file, image)
+        # the kernel copies the bits from the pages of the file; ctypes gives the address of a
+        # private mapping only
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as mapping:
+            address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
+            argument = PORT_PR_ARGUMENT.pack(
+                PORT_PR_ARGUMENT.size, 0, int(port), length, address + start
+            )
+            manager = os.open(device, os.O_RDWR)
+            try:
+                ioctl(manager, PORT_PR, argument)
+            finally:
+                os.close(manager)
+
+
+def _bits(file: IO[bytes], image: Path) -> tuple[int, int]:
+    """Returns where the bits of a GBS begin, and how many bytes they have."""
+    if file.read(len(fpga_images.GBS_MAGIC)) != fpga_images.GBS_MAGIC:
         raise Failed(f'{image} is not a GBS.')
-    header = magic + 4 + int.from_bytes(content[magic : magic + 4], 'little')
-    bits = content[header:]
-    if not bits:
+    start = int.from_bytes(file.read(4), 'little') + file.tell()
+    length = image.stat().st_size - start
+    if length <= 0:
         raise Failed(f'{image} has a description but no bits.')
-    buffer = ctypes.create_string_buffer(bits, len(bits))
-    argument = PORT_PR_ARGUMENT.pack(
-        PORT_PR_ARGUMENT.size, 0, int(port), len(bits), ctypes.addressof(buffer)
-    )
-    manager = os.open(device, os.O_RDWR)
-    try:
-        ioctl(manager, PORT_PR, argument)
-    finally:
-        os.close(manager)
+    return start, length
 
 
 def load_manager(

@@ -4,6 +4,8 @@
 import ctypes
 import errno
 import os
+import pathlib
+import re
 import struct
 import sys
 
@@ -13,7 +15,14 @@ from cyborg.accelerator import fpga_kernel
 from cyborg.cmd import fpga_load
 from tests.fixtures.fpga import gbs
 
+MIB = 1024 * 1024
 SYNC = bytes.fromhex('aa995566')
+
+
+def own_memory():
+    """Bytes of memory that this process has and that are not pages of files."""
+    status = pathlib.Path('/proc/self/status').read_text()
+    return 1024 * int(re.search('RssAnon:\\s+([0-9]+) kB', status)[1])
 
 
 class TestPort:
@@ -41,6 +50,13 @@ class TestPort:
         fpga_kernel.load_port(device, '3', image, ioctl)
         assert asked == [(0xB680, 24, 0, 3, b'bits' * 1000)]
 
+    def test_its_memory_does_not_depend_on_the_size(self, device, image):
+        os.truncate(image, 200 * MIB)
+        held = []
+        before = own_memory()
+        fpga_kernel.load_port(device, '1', image, lambda *arguments: held.append(own_memory()))
+        assert held[0] - before < 20 * MIB
+
     def test_what_the_kernel_has_against_it_rises(self, device, image):
         def ioctl(file, request, argument):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -50,7 +66,12 @@ class TestPort:
 
     @pytest.mark.parametrize(
         ('content', 'sentence'),
-        [(b'noise', 'is not a GBS'), (gbs()[:-4000], 'has a description but no bits')],
+        [
+            (b'', 'is not a GBS'),
+            (b'noise', 'is not a GBS'),
+            (gbs()[:-4000], 'has a description but no bits'),
+            (gbs()[:-4100], 'has a description but no bits'),
+        ],
     )
     def test_what_is_no_image_never_gets_there(self, device, image, content, sentence):
         image.write_bytes(content)
