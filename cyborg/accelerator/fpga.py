@@ -252,14 +252,6 @@ class Driver(pci.Driver):
 
     # -- cleaning --------------------------------------------------------------------------
 
-    def steps_for(self, handle: objects.AttachHandle) -> Sequence[cleaning.Step]:
-        """Returns the steps without BLANK, unless the operator names an image for it."""
-        return [
-            step
-            for step in super().steps_for(handle)
-            if step is not cleaning.BLANK or self._blank_images
-        ]
-
     def clean(self, handle: objects.AttachHandle, step: str, deployable: str) -> None:
         if step == cleaning.BLANK.name:
             cleaning.require_free(self.function(handle))

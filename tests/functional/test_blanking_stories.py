@@ -163,6 +163,43 @@ def test_a_function_that_was_replaced_is_not_taken_for_one_that_is_loaded(
     assert (len(host.loaded), region(cloud)['bitstream_id']) == (2, first)
 
 
+class TestWithoutAnImageToBlankWith:
+    @pytest.fixture
+    def cloud(self, tmp_path):
+        made = Cloud(tmp_path)
+        made.start()
+        yield made
+        made.stop()
+
+    @pytest.fixture
+    def card(self, cloud):
+        [device] = cloud.get('/devices?type=FPGA')['devices']
+        return device['uuid']
+
+    def test_what_a_tenant_loaded_is_not_given_to_others(self, cloud, host, image, card):
+        arq, rp = bound(cloud, 'by-image'), cloud.rp()
+        delete(cloud, arq)
+        reason = eventually(lambda: region(cloud)['quarantine_reason'])
+        assert f'[fpga] blank_images for {REGION_TYPE}' in reason
+        eventually(lambda: published(cloud)['inventories']['FPGA']['reserved'] == 1)
+        [second] = cloud.request('by-image')
+        assert cloud.bind(second, rp=rp).status_code == 409
+
+    def test_where_that_is_not_required_the_record_tells(self, cloud, host, image, card):
+        cloud.profile(
+            'not-required',
+            BLANKED | {'accel:bitstream_id': image, 'accel:cleaning_required': 'false'},
+        )
+        delete(cloud, bound(cloud, 'not-required'))
+        [record] = eventually(
+            lambda: cloud.get(f'/devices/{card}/handbacks?result=done')['handbacks']
+        )
+        failures = {step['name']: step['reason'] for step in record['steps'] if step['reason']}
+        assert failures.keys() == {'blank'}
+        assert '[fpga] blank_images' in failures['blank']
+        eventually(lambda: published(cloud)['inventories']['FPGA']['reserved'] == 0)
+
+
 class SharedRegionHost(SimHost):
     """Two functions in one region, each behind a virtual function of its own."""
 

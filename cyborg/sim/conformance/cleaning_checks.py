@@ -56,7 +56,8 @@ def _cases(testbed: Testbed) -> list[Case]:
             info=handle.info,
             is_host_prepared=handle.is_host_prepared,
         )
-        if steps := driver.steps_for(stored):
+        # BLANK loads an image of the operator, and with it changes the device
+        if steps := [step for step in driver.steps_for(stored) if step is not cleaning.BLANK]:
             found.setdefault(
                 (device.model, part.resource_class, handle.type), Case(stored, part.name, steps)
             )

@@ -640,17 +640,19 @@ class TestBlanking:
         assert trait('FUNCTION', OTHER) in parts()[f'{ADDRESS}_region0'].traits
         assert host.traces(place) == []
 
-    def test_without_any_image_a_region_is_only_reset(self, load, parts, stored):
-        handle = stored(parts()[f'{ADDRESS}_region0'].attach_handles[0])
-        assert [step.name for step in load('intel_fpga_driver').steps_for(handle)] == [
-            'reset',
-            'verify',
-        ]
+    def test_without_any_image_the_step_fails_and_says_what_to_set(self, load, parts, stored):
+        name = f'{ADDRESS}_region0'
+        handle = stored(parts()[name].attach_handles[0])
+        driver = load('intel_fpga_driver')
+        steps = [step.name for step in driver.steps_for(handle)]
+        assert steps == ['reset', 'blank', 'verify']
+        with pytest.raises(errors.DriverFailed, match=rf'\[fpga\] blank_images for {REGION}'):
+            driver.clean(handle, 'blank', name)
+        assert trait('FUNCTION', FUNCTION) in parts()[name].traits
 
-    def test_it_is_a_step_of_cleaning_if_there_is_an_image(self, configure, load, parts, tmp_path):
+    def test_with_an_image_the_step_empties_the_region(self, configure, load, parts, tmp_path):
         name = f'{ADDRESS}_region0'
         [handle] = parts()[name].attach_handles
-        assert 'blank' not in [each.name for each in load('intel_fpga_driver').steps_for(handle)]
         path = write_image(tmp_path / 'blank.gbs')
         configure(f'[fpga]\nblank_images = {REGION}:{path}\n')
         driver = load('intel_fpga_driver')
