@@ -59,6 +59,7 @@ class Bitstreams:
         self._hostname = hostname
         self._glance = glance
         self._clock = clock
+        self._timeout = conf.agent.program_timeout
         self._largest = conf.agent.max_bitstream_size * MIB
         self._allowed = frozenset(map(_digest, conf.agent.allowed_bitstream_digests))
         self._files = Files(Path(conf.state_path), hostname, conf.agent.bitstream_cache_size * MIB)
@@ -84,6 +85,7 @@ class Bitstreams:
 
         The image whose id is ``loaded`` is found, but not fetched.
         """
+        deadline = self._clock() + self._timeout
         with contextlib.ExitStack() as stack:
             with _refusing(wanted.label):
                 image = image_search.find(glance := self._reachable(), wanted)
@@ -91,7 +93,7 @@ class Bitstreams:
                     raise errors.ImageRefused(image=image['id'], why=why)
                 path = None
                 if image['id'] != loaded:
-                    path = self._fetch(glance, image, wanted.request_id, progress)
+                    path = self._fetch(glance, image, wanted.request_id, progress, deadline)
                     stack.callback(path.unlink, missing_ok=True)
             yield Fetched(
                 image['id'],
@@ -140,16 +142,21 @@ class Bitstreams:
         return None
 
     def _fetch(
-        self, glance: Glance, image: Mapping[str, Any], request_id: str | None, progress: Progress
+        self,
+        glance: Glance,
+        image: Mapping[str, Any],
+        request_id: str | None,
+        progress: Progress,
+        deadline: float,
     ) -> Path:
         """Returns a private file with an image's data, which the caller removes."""
         if not self._files.is_cached(image['size']):
-            return self._download(glance, image, request_id, progress)
+            return self._download(glance, image, request_id, progress, deadline)
         name = f'{image["os_hash_algo"]}-{image["os_hash_value"].lower()}'
         with self._files.lock(name):
             path = self._cached(name, image, progress)
             if path is None:
-                path = self._download(glance, image, request_id, progress)
+                path = self._download(glance, image, request_id, progress, deadline)
                 self._files.keep(name, path)
             return path
 
@@ -172,7 +179,12 @@ class Bitstreams:
             return path
 
     def _download(
-        self, glance: Glance, image: Mapping[str, Any], request_id: str | None, progress: Progress
+        self,
+        glance: Glance,
+        image: Mapping[str, Any],
+        request_id: str | None,
+        progress: Progress,
+        deadline: float,
     ) -> Path:
         inspection = self._inspection(image)
         progress(f'Fetching image {image["id"]} ({image["size"]} bytes).')
@@ -182,11 +194,19 @@ class Bitstreams:
                     if inspection.update(piece) > image['size']:
                         break
                     file.write(piece)
+                    self._require_time(image, deadline)
             if why := inspection.damage():
                 raise errors.ImageRefused(image=image['id'], why=why)
             inspection.require_allowed()
             file.flush()
         return path
+
+    def _require_time(self, image: Mapping[str, Any], deadline: float) -> None:
+        if self._clock() > deadline:
+            raise errors.Unavailable(
+                f'Image {image["id"]} was not fetched within {self._timeout} seconds ([agent] '
+                'program_timeout): Glance is too slow.'
+            )
 
     def _with_progress(
         self, pieces: Iterable[bytes], size: int, progress: Progress

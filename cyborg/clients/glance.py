@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Any, Self
 
 import requests
+import urllib3.exceptions
 from keystoneauth1 import adapter, plugin
 from oslo_config import cfg
 from oslo_log import log
@@ -20,6 +21,7 @@ LOG = log.getLogger(__name__)
 
 #: the content type that python-glanceclient streams; it reads others into memory
 DATA = 'application/octet-stream'
+PIECE = 256 * 1024
 
 
 class Glance:
@@ -78,13 +80,19 @@ class Glance:
             }
 
     def data(self, uuid: str, request_id: str | None = None) -> Generator[bytes, None, None]:
-        """Yields the data of an image in chunks."""
+        """Yields the data of an image as it arrives, in pieces of up to PIECE bytes.
+
+        The pieces of python-glanceclient have 1 MiB. It waits until that much has arrived, for
+        hours if the other side is slow, and the caller could not give up.
+        """
         call = _Call(request_id)
         with call.translated():
             with call.current():
-                pieces = self._client.images.data(uuid, do_checksum=False)
+                self._client.images.data(uuid, do_checksum=False)
             if call.status != HTTPStatus.NO_CONTENT:
-                yield from pieces
+                answer = call.responses[-1].raw
+                while piece := answer.read1(PIECE, decode_content=True):
+                    yield piece
 
 
 class _Call:
@@ -140,7 +148,7 @@ class _Call:
             return errors.Unavailable(f'Glance answered {status}.')
         if isinstance(error, ValueError):  # first: some errors of requests are both
             return errors.Unavailable('The answer of Glance is not JSON.')
-        if isinstance(error, requests.RequestException):
+        if isinstance(error, requests.RequestException | urllib3.exceptions.HTTPError):
             return errors.Unavailable('The connection to Glance broke.')
         return errors.Unavailable('The answer of Glance cannot be read.')
 

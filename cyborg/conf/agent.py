@@ -65,7 +65,8 @@ OPTS = [
         'program_timeout',
         default=600,
         min=1,
-        help='Seconds after which loading an image into a device or its flash counts as hung.',
+        help='Seconds after which fetching an image from Glance is given up, and, counted anew, '
+        'after which loading it into a device or its flash counts as hung.',
     ),
     cfg.IntOpt(
         'work_threads',

@@ -4,6 +4,7 @@
 import contextlib
 import hashlib
 import threading
+import time
 import urllib.parse
 import uuid
 from typing import Any
@@ -96,12 +97,18 @@ class Handler(http_server.JsonHandler):
             return
         self.send_head(200, self.glance.content_type, len(data))
         with contextlib.suppress(ConnectionError):  # the client stopped reading
-            self.wfile.write(data[: len(data) // HALF])
+            self._write(data[: len(data) // HALF])
             self.glance.goes_on.wait()
             if self.glance.breaks_off:
                 self.close_connection = True
             else:
-                self.wfile.write(data[len(data) // HALF :])
+                self._write(data[len(data) // HALF :])
+
+    def _write(self, data: bytes) -> None:
+        size = 1 if self.glance.byte_pause else len(data)
+        for start in range(0, len(data), size or 1):
+            self.wfile.write(data[start : start + size])
+            time.sleep(self.glance.byte_pause)
 
 
 class Glance(http_server.HttpServer):
@@ -120,6 +127,8 @@ class Glance(http_server.HttpServer):
         self.refuses: int | None = None
         #: closes the connection after the first half of an image's data
         self.breaks_off = False
+        #: seconds after each byte of an image's data; 0: it is sent at once
+        self.byte_pause = 0.0
         #: the content type of an image's data
         self.content_type = 'application/octet-stream'
         #: while this is not set, sending data pauses after the first half

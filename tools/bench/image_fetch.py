@@ -9,11 +9,12 @@ import pathlib
 import resource
 import tempfile
 import time
+from collections.abc import Sequence
 
 from oslo_config import cfg
 
 from cyborg import conf as options
-from cyborg.agent.bitstreams import Bitstreams, Wanted
+from cyborg.agent.bitstreams import Bitstreams, WantedImage
 from cyborg.clients.glance import Glance
 from cyborg.sim import glance as sim
 
@@ -57,19 +58,21 @@ def peak() -> float:
 
 
 def measure(bitstreams: Bitstreams, size: int, image: str, source: str) -> None:
-    before, start = peak(), time.monotonic()
-    with bitstreams.fetched(Wanted({'bitstream_id': image})):
-        seconds = time.monotonic() - start
+    before, start, cpu = peak(), time.monotonic(), time.process_time()
+    with bitstreams.fetched(WantedImage({'bitstream_id': image})):
+        seconds, cpu = time.monotonic() - start, time.process_time() - cpu
     print(
-        f'{size:5} MiB from {source:9} {seconds:6.2f} s, peak memory {peak():6.1f} MiB '
-        f'({peak() - before:+.1f})'
+        f'{size:5} MiB from {source:9} {seconds:6.2f} s (CPU {cpu:6.2f} s), '
+        f'peak memory {peak():6.1f} MiB ({peak() - before:+.1f})'
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('sizes', metavar='MIB', type=int, nargs='*', default=SIZES)
-    sizes = list(parser.parse_args().sizes)
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog='python -m tools.bench.image_fetch', description=__doc__)
+    parser.add_argument(
+        'sizes', metavar='MIB', type=int, nargs='*', default=SIZES, help='default: 1 64 1024'
+    )
+    sizes = list(parser.parse_args(arguments).sizes)
     here, there = multiprocessing.Pipe()
     server = multiprocessing.get_context('spawn').Process(target=serve, args=(sizes, there))
     server.start()

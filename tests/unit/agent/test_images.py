@@ -2,6 +2,7 @@
 """Images are found, fetched, checked and kept, or a sentence says why not."""
 
 import hashlib
+import itertools
 import os
 import shutil
 import signal
@@ -307,9 +308,35 @@ def test_what_fails_while_an_image_is_used_is_not_taken_for_a_failure_to_fetch_i
     assert files(state) == []
 
 
-def test_progress_is_told_now_and_then(conf, glance):
-    name, told, times = glance.add(b'x' * 8 * MIB), [], iter(range(0, 100, 2))
-    bitstreams = Bitstreams(conf, 'compute1', Glance.connect(conf), clock=lambda: next(times) / 4)
+@pytest.mark.parametrize('cache', [0, 10])
+def test_a_glance_that_sends_a_byte_a_minute_is_given_up(conf, glance, state, cache):
+    conf.set_override('bitstream_cache_size', cache, 'agent')
+    conf.set_override('program_timeout', 600, 'agent')
+    name, minutes = glance.add(bytes(200)), itertools.count()
+    glance.byte_pause = 0.01  # a minute by the clock of the agent
+    bitstreams = Bitstreams(
+        conf, 'compute1', Glance.connect(conf), clock=lambda: 60 * next(minutes)
+    )
+    with pytest.raises(errors.Unavailable) as caught:
+        fetch(bitstreams, **by_id(name))
+    assert caught.value.faultstring == (
+        f'Image {name} was not fetched within 600 seconds ([agent] program_timeout): Glance is '
+        'too slow.'
+    )
+    assert files(state) == []
+    # and the next attempt has its own time
+    glance.byte_pause = 0
+    assert fetch(bitstreams, **by_id(name)) == (name, bytes(200))
+
+
+def test_progress_is_told_now_and_then(conf, glance, state):
+    name, told = glance.add(b'x' * 8 * MIB), []
+
+    def clock():
+        """Half a second passes with each MiB."""
+        return sum(path.stat().st_size for path in state.iterdir()) / (2 * MIB)
+
+    bitstreams = Bitstreams(conf, 'compute1', Glance.connect(conf), clock=clock)
     fetch(bitstreams, progress=told.append, **by_id(name))
     assert told[0] == f'Fetching image {name} (8388608 bytes).'
     assert 1 < len(told) < 8
