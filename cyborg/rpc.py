@@ -154,9 +154,10 @@ def pinned(conf: cfg.ConfigOpts, whose: str) -> str | None:
     if version == upgrade_levels.AUTO:
         return None
     if version not in manifests.CHANGES:
+        known = ', '.join(sorted(manifests.CHANGES, key=manifests.parsed))
         raise errors.ConfigError(
-            why=f'[upgrade_levels] {whose} = {version}: this release has '
-            f'{", ".join(sorted(manifests.CHANGES))} and {upgrade_levels.AUTO}.'
+            why=f'[upgrade_levels] {whose} = {version}: this release has {known} and '
+            f'{upgrade_levels.AUTO}.'
         )
     return version
 
@@ -298,10 +299,7 @@ class Client:
                     raise
             self._choice.note_refusal(version)
         if self._choice.is_changed(method):
-            raise errors.IncompatibleRelease(
-                why=f'a {self._whose} has an older form of {method}. Try again when all are '
-                'upgraded.'
-            )
+            raise self._older_form_of(method)
         raise errors.IncompatibleRelease(
             why=f'a {self._whose} refuses all RPC versions of this release, '
             f'{manifests.OLDEST} to {manifests.NEWEST}.'
@@ -335,10 +333,18 @@ class Client:
         self, ctxt: context.RequestContext, method: str, to: str | None = None, **arguments: Any
     ) -> None:
         """Cast to the server of that name, or to any."""
-        version = self._choice.versions(method, arguments, is_cast=True)[0]
+        versions = self._choice.versions(method, arguments, is_cast=True)
+        if not versions:
+            raise self._older_form_of(method)
+        version = versions[0]
         client = self._clients[version] if to is None else self._clients[version].prepare(server=to)
         with self._timed(method), _readable_errors():
             client.cast(ctxt, method, **self._choice.arguments(version, method, arguments))
+
+    def _older_form_of(self, method: str) -> errors.IncompatibleRelease:
+        return errors.IncompatibleRelease(
+            why=f'a {self._whose} has an older form of {method}. Try again when all are upgraded.'
+        )
 
 
 class _Answers:
@@ -376,6 +382,8 @@ class _Answers:
                 library_internals.open_reply_queue(self._transport)
         except messaging.MessageDeliveryFailure as error:
             self._why_not = str(error)
+        except Exception as error:  # of this host; a thread has nobody else to tell
+            self._why_not = _local_failure(error)
         else:
             self._is_open = True
 
@@ -397,6 +405,10 @@ def _refusal(error: Exception) -> str:
         'The broker refuses us, check [DEFAULT] transport_url and what its user may do: '
         f'{why.rstrip(".")}.'
     )
+
+
+def _local_failure(error: Exception) -> str:
+    return f'A queue cannot be created because of an error on this host: {error}'.rstrip('.') + '.'
 
 
 class Server:
@@ -432,7 +444,7 @@ class Server:
         return made
 
     def start(self) -> None:
-        """Listen. Retries as long as the broker is away or refuses us."""
+        """Listen. Retries while the broker is away or refuses us, or a file of this host fails."""
         failures = 0
         while refusal := self._try():
             failures += 1
@@ -450,6 +462,8 @@ class Server:
             messaging.MessageDeliveryFailure,
         ) as error:  # the last: refusal of a queue
             return _refusal(error)
+        except OSError as error:  # of this host: the file of the queue manager
+            return _local_failure(error)
         return None
 
     def stop(self) -> None:

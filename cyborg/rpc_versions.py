@@ -38,17 +38,14 @@ class VersionChoice:
     def versions(
         self, method: str, arguments: Mapping[str, Any], *, is_cast: bool = False
     ) -> list[str]:
-        """Returns the versions in which a message can be sent, the best one first.
+        """Returns the versions in which a message can be sent, the best one first. There is none
+        if the method has changed in a version that is newer than ``newest()``.
 
         Nobody can refuse a cast. Those with objects are sent to agents, whose version is known;
         lists of objects are smaller in the newest version.
         """
         if method in self._changed:
-            since, newest = (
-                manifests.parsed(self._changed[method]),
-                manifests.parsed(self._newest()),
-            )
-            return [each for each in manifests.CHANGES if since <= manifests.parsed(each) <= newest]
+            return _descending(self._changed[method], self._newest())
         added = self._added.get(method, {})
         needed = [
             *(added[name] for name in arguments if name in added),
@@ -58,12 +55,8 @@ class VersionChoice:
             ),
             manifests.OLDEST,
         ]
-        limit = manifests.parsed(min(_newest_of(needed), self._limit(), key=manifests.parsed))
-        return sorted(
-            (each for each in manifests.CHANGES if manifests.parsed(each) <= limit),
-            key=manifests.parsed,
-            reverse=True,
-        )
+        limit = min(_newest_of(needed), self._limit(), key=manifests.parsed)
+        return _descending(manifests.OLDEST, limit)
 
     def _limit(self) -> str:
         if self._refused is None or time.monotonic() >= self._cautious_until:
@@ -92,6 +85,16 @@ class VersionChoice:
             for name, value in arguments.items()
             if name not in added or manifests.parsed(added[name]) <= manifests.parsed(version)
         }
+
+
+def _descending(oldest: str, newest: str) -> list[str]:
+    """Returns the versions from one to another, the newest first."""
+    first, last = manifests.parsed(oldest), manifests.parsed(newest)
+    return sorted(
+        (each for each in manifests.CHANGES if first <= manifests.parsed(each) <= last),
+        key=manifests.parsed,
+        reverse=True,
+    )
 
 
 def _newest_of(versions: Iterable[str]) -> str:

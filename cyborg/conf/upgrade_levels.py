@@ -11,7 +11,7 @@ OPTS = [
         default=AUTO,
         help='Newest RPC version that this service uses in messages to conductors, for instance '
         '2.0. auto: the newest that the conductors understand. If one of them refuses a message, '
-        'it is sent again in an older version, and for a minute others are, too.',
+        'it is sent again in an older version, and for a minute further messages use that version.',
     ),
     cfg.StrOpt(
         'agent',

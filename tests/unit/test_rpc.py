@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sending messages when nobody takes them."""
 
+import pathlib
 import threading
 import time
 import types
+import uuid
 
 import oslo_messaging as messaging
 import pytest
@@ -13,6 +15,7 @@ from oslo_messaging._drivers import amqpdriver, impl_rabbit
 from cyborg import context, errors, rpc
 from cyborg.cmd import startup
 from cyborg.conductor.rpcapi import HEARTBEAT_EXPIRY, ConductorAPI
+from cyborg.objects import manifests
 
 
 @pytest.fixture
@@ -77,6 +80,48 @@ def test_a_broker_that_refuses_us_is_told_from_one_that_is_away(client, monkeypa
         client.call(context.internal(), 'wake')
 
 
+@pytest.fixture
+def counter():
+    """The file of a queue manager, which cannot be opened. Root can open the file of another user,
+    but not a directory."""
+    file = pathlib.Path(f'/dev/shm/{uuid.uuid4()}_cyborg-agent_qmanager')
+    file.mkdir()
+    yield file
+    file.unlink() if file.is_file() else file.rmdir()
+
+
+@pytest.fixture
+def managed(configured, counter, tmp_path):
+    """A transport whose queues have the names of a queue manager."""
+    host, process, _ = counter.name.split('_')
+    return rpc.transport(
+        configured(
+            'transport_url = kombu+memory:////\n[oslo_messaging_rabbit]\nuse_queue_manager = true\n'
+            f'hostname = {host}\nprocessname = {process}\n'
+            f'[oslo_concurrency]\nlock_path = {tmp_path}'
+        )
+    )
+
+
+def test_an_error_of_this_host_is_told_from_a_broker_that_is_away(managed, counter):
+    client = rpc.Client(managed, rpc.CONDUCTOR)
+    for _ in range(2):
+        with pytest.raises(messaging.MessageDeliveryFailure) as failure:
+            client.call(context.internal(), 'list_agents')
+        assert str(counter) in str(failure.value)
+        assert 'broker is away' not in str(failure.value)
+
+
+def test_a_server_waits_until_an_error_of_its_host_is_mended(managed, counter, caplog):
+    server = rpc.Server(managed, rpc.CONDUCTOR, 'conductor1', [])
+    server._pause = lambda seconds: counter.rmdir()
+    server.start()
+    server.stop()
+    server.wait()
+    assert str(counter) in caplog.text
+    assert 'Traceback' not in caplog.text
+
+
 def test_no_answer_says_who_did_not_give_it(configured):
     conf = configured('transport_url = kombu+memory:////\nrpc_response_timeout = 1')
     transport = rpc.transport(conf)
@@ -116,6 +161,27 @@ def test_a_server_waits_for_a_broker_that_does_not_know_it_yet(configured, monke
     told = [record for record in caplog.records if record.name == 'cyborg.rpc']
     assert [record.levelname for record in told] == ['ERROR', 'ERROR', 'ERROR', 'INFO']
     assert not [record for record in told if record.exc_info]
+
+
+def test_a_version_that_this_release_lacks_is_told_with_those_that_it_has(configured, monkeypatch):
+    monkeypatch.setitem(manifests.CHANGES, '2.10', {})
+    monkeypatch.setitem(manifests.CHANGES, '2.2', {})
+    conf = configured('[upgrade_levels]\nagent = 1.0')
+    with pytest.raises(
+        errors.ConfigError, match=r'this release has 2\.0, 2\.1, 2\.2, 2\.10 and auto'
+    ):
+        rpc.pinned(conf, rpc.AGENT)
+
+
+def test_a_cast_of_a_form_that_older_servers_lack_is_refused_under_an_older_pin(configured):
+    client = rpc.Client(
+        rpc.transport(configured('transport_url = kombu+memory:////')),
+        rpc.AGENT,
+        newest=lambda: manifests.OLDEST,
+        changed={'wake': manifests.NEWEST},
+    )
+    with pytest.raises(errors.IncompatibleRelease, match='older form of wake'):
+        client.cast(context.internal(), 'wake', 'compute1')
 
 
 def test_heartbeats_have_a_topic_of_their_own_and_an_end(configured, monkeypatch):

@@ -58,6 +58,11 @@ def test_a_method_of_another_form_is_not_sent_to_older_servers(choice):
     assert choice.versions('report_all', {}) == [NEWEST]
 
 
+def test_a_method_of_another_form_is_sent_in_the_newest_version_first():
+    choice = VersionChoice('conductor', lambda: NEWEST, {}, {'report_all': OLDEST})
+    assert choice.versions('report_all', {}) == VERSIONS[::-1]
+
+
 def test_a_pinned_version_is_the_newest_that_is_used():
     pinned = VersionChoice('agent', lambda: OLDEST, ADDED, CHANGED)
     assert pinned.versions('plug', {'image': 'x'}) == [OLDEST]
