@@ -32,14 +32,25 @@ def upgrade(db: engine.Database, options: Any) -> None:
         migration.contract(db)
     elif options.expand:
         migration.expand(db)
+    elif options.revision:
+        migration.upgrade(db, options.revision)
     else:
-        migration.upgrade(db, options.revision or 'head')
+        _upgrade_in_one_step(db)
     print(f'The schema is at {revisions.version(db)}; it was at {before or "nothing"}.')
     if options.expand and (left := revisions.pending(revisions.version(db))):
         print(
             f'{len(left)} migrations are left for cyborg-dbsync upgrade --contract, when no '
             'service of the previous release runs any more.'
         )
+
+
+def _upgrade_in_one_step(db: engine.Database) -> None:
+    """Expand the schema, migrate all rows and contract the schema, with all services stopped."""
+    migration.expand_across_releases(db)
+    if revisions.obstacle(db) is None:
+        _print(list(online_migrations.run(db, None)))
+    _require_online_migrations(db)
+    migration.upgrade(db)
 
 
 def _require_online_migrations(db: engine.Database) -> None:
@@ -73,10 +84,7 @@ def online_data_migrations(db: engine.Database, options: Any) -> int:
         return Exit.INVALID
     revisions.require_head(db)
     outcomes = list(online_migrations.run(db, options.max_count))
-    for each in outcomes:
-        print(f'{each.name}: {each.done} of {each.found} rows migrated.')
-        if each.error:
-            print(f'{each.name} failed: {each.error}', file=sys.stderr)
+    _print(outcomes)
     if not any(each.left or each.error for each in outcomes):
         print('Nothing is left to migrate.')
         return Exit.DONE
@@ -87,13 +95,22 @@ def online_data_migrations(db: engine.Database, options: Any) -> int:
     return Exit.FAILED
 
 
+def _print(outcomes: list[online_migrations.Outcome]) -> None:
+    for each in outcomes:
+        print(f'{each.name}: {each.done} of {each.found} rows migrated.')
+        if each.error:
+            print(f'{each.name} failed: {each.error}', file=sys.stderr)
+
+
 def _commands(subparsers: Any) -> None:
     def add(function: Callable[..., int | None], help_: str) -> Any:
         parser = subparsers.add_parser(function.__name__, help=help_)
         parser.set_defaults(function=function)
         return parser
 
-    how_far = add(upgrade, 'upgrade the schema').add_mutually_exclusive_group()
+    how_far = add(
+        upgrade, 'upgrade the schema and migrate rows, with all services stopped'
+    ).add_mutually_exclusive_group()
     how_far.add_argument('--revision', help='default: the newest')
     how_far.add_argument(
         '--expand',

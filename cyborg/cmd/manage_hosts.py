@@ -13,9 +13,9 @@ from cyborg.db.sqlalchemy import clock, deployables, revisions
 
 #: nova-compute caches its provider tree
 REMEMBERED = (
-    'Restart nova-compute there afterwards: it builds no server on that host until it has read '
-    'its providers again, which it does every [compute] resource_provider_association_refresh '
-    'seconds.'
+    'Restart nova-compute afterwards if it runs there: it builds no server on that host until it '
+    'has read its providers again, which it does every [compute] '
+    'resource_provider_association_refresh seconds.'
 )
 
 
@@ -59,7 +59,7 @@ def forget_host(conf: cfg.ConfigOpts, options: Any) -> int:
             'Delete or evacuate those servers, then run this again.'
         )
         return 1
-    print('Its resource providers are deleted')
+    print(f'Its resource providers are deleted. {REMEMBERED}')
     return 0
 
 

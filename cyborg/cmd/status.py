@@ -41,34 +41,6 @@ class Checks(upgradecheck.UpgradeCommands):
             return RESULT(CODE.FAILURE, why)
         return RESULT(CODE.SUCCESS, f'The schema is at {revisions.version(db)}.')
 
-    def _agreement(self) -> Any:
-        try:
-            db = engine.Database(startup.CONF.database.connection)
-            findings = Audit(db).look() if revisions.obstacle(db) is None else []
-        except errors.ConfigError as error:
-            return RESULT(CODE.FAILURE, error.faultstring)
-        if findings:
-            shown = ' '.join(finding.what for finding in findings[:MAX_SHOWN])
-            return RESULT(
-                CODE.WARNING, f'{len(findings)} disagreements, run cyborg-manage audit: {shown}'
-            )
-        return RESULT(CODE.SUCCESS, 'Requests and handles agree.')
-
-    def _ownership(self) -> Any:
-        try:
-            db = engine.Database(startup.CONF.database.connection)
-            claims = _claims(db) if revisions.obstacle(db) is None else []
-        except errors.ConfigError as error:
-            return RESULT(CODE.FAILURE, error.faultstring)
-        if claims:
-            return RESULT(
-                CODE.WARNING,
-                f'{len(claims)} devices are not offered because another service claims them in '
-                'Placement; remove them from the configuration of one of the two services: '
-                f'{" ".join(claims[:MAX_SHOWN])}',
-            )
-        return RESULT(CODE.SUCCESS, 'No other service claims a device of Cyborg.')
-
     def _libraries(self) -> Any:
         present = version.Version(importlib.metadata.version('oslo.messaging'))
         costs = [
@@ -126,6 +98,12 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _unfinished(self) -> Any:
         return _of_database(_stuck_requests)
+
+    def _agreement(self) -> Any:
+        return _of_database(_disagreements)
+
+    def _ownership(self) -> Any:
+        return _of_database(_claimed_devices)
 
     _upgrade_checks = (
         ('Libraries', _libraries),
@@ -255,6 +233,28 @@ def _stuck_requests(db: engine.Database) -> Any:
     return RESULT(CODE.SUCCESS, 'No request is stuck.')
 
 
+def _disagreements(db: engine.Database) -> Any:
+    if findings := Audit(db).look():
+        shown = ' '.join(finding.what for finding in findings[:MAX_SHOWN])
+        return RESULT(
+            CODE.WARNING, f'{len(findings)} disagreements, run cyborg-manage audit: {shown}'
+        )
+    return RESULT(CODE.SUCCESS, 'Requests and handles agree.')
+
+
+def _claimed_devices(db: engine.Database) -> Any:
+    with db.reader() as session:
+        found = agents.conflicts(session)
+    if claims := [f'{name}: {owner}.' for name, owner in sorted(found.items())]:
+        return RESULT(
+            CODE.WARNING,
+            f'{len(claims)} devices are not offered because another service claims them in '
+            'Placement; remove them from the configuration of one of the two services: '
+            f'{" ".join(claims[:MAX_SHOWN])}',
+        )
+    return RESULT(CODE.SUCCESS, 'No other service claims a device of Cyborg.')
+
+
 def _first(names: list[str]) -> str:
     return ', '.join(names[:MAX_SHOWN]) + (', ...' if len(names) > MAX_SHOWN else '')
 
@@ -271,11 +271,6 @@ def _has_unique_reply_queues(messaging: version.Version) -> bool:
     return messaging >= version.Version('18.3.1') or (
         version.Version('17.3.2') <= messaging < version.Version('18')
     )
-
-
-def _claims(db: engine.Database) -> list[str]:
-    with db.reader() as session:
-        return [f'{name}: {owner}.' for name, owner in sorted(agents.conflicts(session).items())]
 
 
 def main() -> None:

@@ -23,6 +23,7 @@ class Nova(http_server.HttpServer):
         self.running: dict[str, str | None] = {}  #: active servers, with what Nova does with them
         self.unknown: set[str] = set()  #: servers that were deleted
         self.hides_others = False  #: whether it treats the caller as a user of one project
+        self.forbids_events = False  #: whether its policy lets the caller send none
         self.code = 200  #: for each event; 5xx is the status of the whole request
         self.codes: dict[
             str, int
@@ -101,6 +102,8 @@ class Nova(http_server.HttpServer):
                 asked = self.headers.get('OpenStack-API-Version', '')
                 if self.path != '/os-server-external-events' or asked != 'compute 2.82':
                     self.send_json(400, {'badRequest': {'code': 400, 'message': 'not known'}})
+                elif nova.forbids_events:
+                    self.send_json(403, {'forbidden': {'code': 403, 'message': 'not allowed'}})
                 else:
                     self.send_json(*nova._take(body))
 

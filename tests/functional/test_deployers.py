@@ -5,8 +5,10 @@ import contextlib
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 
 import pytest
 import requests
@@ -33,6 +35,8 @@ else:
     spec.loader.exec_module(module)
 waitress.serve(module.application, listen=f'127.0.0.1:{port}')
 """
+#: the users of their images
+KOLLA, OPENSTACK_HELM = 42483, 42424
 #: what fluentd of kolla-ansible parses: oslo.log's own form
 LINE = re.compile(r'^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \d+ [A-Z]+ [\w.]+ \[')
 
@@ -42,6 +46,7 @@ class Tool:
 
     def __init__(self, directory):
         self.directory = directory
+        self.user = os.geteuid()
         self.port = free_port()
         self.url = f'http://127.0.0.1:{self.port}'
         self.home = directory / 'home'
@@ -66,20 +71,38 @@ class Tool:
             port=str(self.port),
         )
 
+    def use_user(self, user):
+        """Give what is written so far to a user, and run commands as that user. Only root can."""
+        if os.geteuid() == 0:
+            self.user = user
+            for path in (self.directory, *self.directory.rglob('*')):
+                os.chown(path, user, user)
+
+    def _as_user(self, argv):
+        if self.user == os.geteuid():
+            return argv
+        user = f'--reuid={self.user}', f'--regid={self.user}', '--clear-groups'
+        return [shutil.which('setpriv'), *user, *argv]
+
     @property
     def environ(self):
-        return {'HOME': str(self.home)}
+        # the queue manager has a file in /dev/shm for each host and command, which belongs to the
+        # user that ran the command first
+        return {
+            'HOME': str(self.home),
+            'OS_OSLO_MESSAGING_RABBIT__HOSTNAME': self.directory.name,
+        }
 
     def run(self, command, *arguments):
         return subprocess.run(
-            [BIN / command, *arguments],
+            self._as_user([BIN / command, *arguments]),
             env=os.environ | self.environ,
             text=True,
             capture_output=True,
         )
 
     def start(self, name, *argv):
-        process = Process(name, argv, self.directory / f'{name}.out', self.environ)
+        process = Process(name, self._as_user(argv), self.directory / f'{name}.out', self.environ)
         self._stack.callback(process.kill)
         process.start()
         return process
@@ -94,10 +117,13 @@ class Tool:
 
 
 @pytest.fixture
-def tool(tmp_path):
-    with Tool(tmp_path) as made:
+def tool():
+    # other users cannot enter the directories of pytest
+    with tempfile.TemporaryDirectory(prefix='cyborg-') as name, Tool(pathlib.Path(name)) as made:
         yield made
-    sys.stdout.write(made.said())  # for a test that failed
+        sys.stdout.write(made.said())  # for a test that failed
+        for file in pathlib.Path('/dev/shm').glob(f'{made.directory.name}_*'):
+            file.unlink()
 
 
 def assert_the_api_answers(tool, process):
@@ -116,6 +142,7 @@ def assert_they_run(tool, *processes):
     for process in processes:
         eventually(lambda p=process: is_connected(tool, p) or not p.is_alive, PATIENCE)
         assert process.is_alive, process.name
+        assert pathlib.Path(f'/proc/{process.pid}').stat().st_uid == tool.user
     assert 'Traceback' not in tool.said()
 
 
@@ -133,6 +160,7 @@ def test_the_services_run_as_kolla_ansible_runs_them(tool):
     conf = tool.write('kolla-ansible/cyborg.conf')
     for name in ('api-paste.ini', 'policy.json'):
         tool.write(f'kolla-ansible/{name}')
+    tool.use_user(KOLLA)
     bootstrapped = tool.run('cyborg-dbsync', 'upgrade')
     assert bootstrapped.returncode == 0, bootstrapped.stderr
     # when it starts them
@@ -167,6 +195,7 @@ def test_the_services_run_as_openstack_helm_runs_them(tool):
     conf = tool.write('openstack-helm/cyborg.conf')
     for name in ('api-paste.ini', 'policy.yaml'):
         tool.write(f'openstack-helm/{name}')
+    tool.use_user(OPENSTACK_HELM)
     migrated = tool.run('cyborg-dbsync', '--config-file', conf, 'upgrade')
     assert migrated.returncode == 0, migrated.stderr
     missing = tool.directory / 'logging-cyborg.conf'

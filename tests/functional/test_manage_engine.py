@@ -114,8 +114,9 @@ def test_a_host_that_is_gone_is_forgotten(cloud, manage):
     assert said.splitlines() == [
         '1 requests unbound',
         '1 devices forgotten',
-        'Its resource providers are deleted',
+        f'Its resource providers are deleted. {manage_hosts.REMEMBERED}',
     ]
+    assert 'Restart nova-compute afterwards if it runs there' in said
     assert cloud.get('/devices')['devices'] == [] and cloud.providers() == {}
     [arq] = cloud.arqs()
     steps = cloud.get(f'/accelerator_requests/{arq["uuid"]}/history')['history']

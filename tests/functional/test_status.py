@@ -72,6 +72,14 @@ def test_a_user_whom_placement_refuses_needs_a_role(cloud):
     assert 'give it the role service' in details
 
 
+def test_a_user_whose_events_nova_refuses_needs_a_role(cloud):
+    cloud.nova.forbids_events = True
+    code, details = check('Nova')
+    assert code == status.CODE.FAILURE
+    assert 'give the user the role service' in details
+    assert cloud.nova.events() == []
+
+
 def test_services_that_do_not_answer_are_told(cloud):
     for section in ('placement', 'nova'):
         cloud.standalone.conf.set_override('endpoint_override', 'http://127.0.0.1:1', section)
@@ -163,6 +171,14 @@ def test_a_profile_with_a_trait_that_nobody_publishes_is_named(cloud):
 def test_without_a_schema_only_that_is_told(cloud, tmp_path):
     cloud.standalone.conf.set_override('connection', f'sqlite:///{tmp_path}/empty.db', 'database')
     assert check('Database schema')[0] == status.CODE.FAILURE
-    for name in ('Agents', 'Unfinished requests', 'Device profiles'):
+    for name in (
+        'Agents',
+        'Versions in use',
+        'Last upgrade',
+        'Unfinished requests',
+        'Requests and handles',
+        'Ownership of devices',
+        'Device profiles',
+    ):
         code, details = check(name)
         assert code == status.CODE.SUCCESS and details.startswith('Not checked: The schema')

@@ -97,6 +97,16 @@ def expand(database: engine.Database) -> None:
         upgrade(database, additive[-1].revision)
 
 
+def expand_across_releases(database: engine.Database) -> None:
+    """Run all migrations up to the last one that expands.
+
+    No service may run: those of earlier releases that contract are among them.
+    """
+    expanding = [each for each in revisions.pending(revisions.version(database)) if _expands(each)]
+    if expanding:
+        upgrade(database, expanding[-1].revision)
+
+
 def contract(database: engine.Database) -> None:
     """Run the migrations that services of the previous release cannot work with.
 

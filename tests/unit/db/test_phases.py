@@ -246,6 +246,47 @@ def test_a_limit_that_is_none_is_refused(migrate, most, capsys):
 
 def test_nothing_is_contracted_before_rows_are_migrated(migrate, database):
     assert migrate(fill, most=70) == 1
-    options = type('Options', (), {'contract': True, 'expand': False, 'revision': None})
     with pytest.raises(errors.ConfigError, match='online_data_migrations: fill: 50'):
-        dbsync.upgrade(database, options)
+        dbsync.upgrade(database, upgrade_options(contract=True))
+
+
+def upgrade_options(**given):
+    return type('Options', (), {'contract': False, 'expand': False, 'revision': None} | given)
+
+
+@pytest.fixture
+def before_the_last(phases):
+    """The revision before the last migration, which contracts."""
+    phases[revisions.head()] = Phase.CONTRACT
+    return revisions.known()[-2].revision
+
+
+@pytest.mark.parametrize('present', [None, PREVIOUS])
+def test_an_upgrade_in_one_step_migrates_rows_before_it_contracts(
+    database, before_the_last, monkeypatch, present
+):
+    seen = []
+
+    def migrate(session, most):
+        seen.append(revisions.read(session.connection(), revisions.VERSION_TABLE))
+        return 1
+
+    made = OnlineMigration('one row', lambda session: 1 - len(seen), migrate)
+    monkeypatch.setattr(online_migrations, 'MIGRATIONS', (made,))
+    if present is not None:
+        migration.upgrade(database, present)
+    dbsync.upgrade(database, upgrade_options())
+    assert seen == [before_the_last]
+    assert revisions.version(database) == revisions.head()
+    assert differences(database) == []
+
+
+def test_an_upgrade_in_one_step_does_not_contract_if_rows_are_left(
+    database, before_the_last, monkeypatch, capsys
+):
+    made = OnlineMigration('one row', lambda session: 1, fail)
+    monkeypatch.setattr(online_migrations, 'MIGRATIONS', (made,))
+    with pytest.raises(errors.ConfigError, match='online_data_migrations: one row: 1'):
+        dbsync.upgrade(database, upgrade_options())
+    assert 'one row failed: no such luck' in capsys.readouterr().err
+    assert revisions.version(database) == before_the_last
