@@ -103,7 +103,6 @@ def test_the_new_release_is_installed_migrated_checked_and_started(grenade, stat
     wanted = [
         f'setup_develop {DEVSTACK.parent}',
         f'cyborg-dbsync {config} upgrade',
-        f'cyborg-dbsync {config} online_data_migrations',
         f'cyborg-status {config} upgrade check',
         'ensure_services_started cyborg-api cyborg-conductor cyborg-agent',
     ]

@@ -214,12 +214,11 @@ def test_the_database_is_made_before_its_users_start(devstack):
         for call in devstack.calls
         if call.startswith(('recreate_database', 'cyborg-dbsync', 'run_process'))
     ]
-    assert steps[:3] == [
+    assert steps[:2] == [
         'recreate_database cyborg',
         f'cyborg-dbsync {config} upgrade',
-        f'cyborg-dbsync {config} online_data_migrations',
     ]
-    assert [step.split()[1] for step in steps[3:]] == ['cyborg-cond', 'cyborg-api', 'cyborg-agent']
+    assert [step.split()[1] for step in steps[2:]] == ['cyborg-cond', 'cyborg-api', 'cyborg-agent']
 
 
 def test_a_compute_host_learns_neither_the_database_nor_the_api(devstack):
@@ -271,6 +270,14 @@ def test_simulated_hardware_takes_one_variable(devstack):
     assert (known.sysfs_root, known.enabled_drivers) == (sysfs, ['intel_qat_driver'])
     description = DEVSTACK / 'simulated-host.yaml'
     assert f'cyborg-sim build {description} {sysfs}' in devstack.calls
+
+
+@pytest.mark.parametrize('value', ['False', 'no', '0'])
+def test_simulated_hardware_can_be_refused(devstack, value):
+    devstack.stack(f'CYBORG_SIMULATED_HARDWARE={value}')
+    known = devstack.read_as_cyborg().agent
+    assert (known.sysfs_root, known.enabled_drivers) == ('/sys', ['fake_driver'])
+    assert not [call for call in devstack.calls if call.startswith('cyborg-sim')]
 
 
 def test_simulated_hardware_can_be_described(devstack):
