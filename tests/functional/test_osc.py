@@ -11,7 +11,7 @@ import pytest
 
 from tests.fixtures.cloud import PATIENCE, eventually
 from tests.fixtures.commands import ROOT, VENVS, Commands, Failed, served_cloud
-from tests.fixtures.fpga import FpgaHost, gbs
+from tests.fixtures.fpga import ADDRESS, FUNCTION, FpgaHost, gbs
 from tests.fixtures.hosts import SimHost
 
 pytestmark = pytest.mark.clients
@@ -203,6 +203,27 @@ def test_a_unit_that_was_given_back_and_an_image_that_is_being_loaded(cards):
         assert asked.result().ok, asked.result().text
     shown = openstack('deployable', 'program', 'show', part['uuid'], '--wait')
     assert (shown['bitstream_id'], shown['program_image']) == (image, None)
+
+
+def test_waiting_for_an_image_that_a_bind_names_by_its_function(cards):
+    cloud, fpga, openstack = cards
+    cloud.profile('function', {'resources:FPGA': '1', 'accel:function_id': FUNCTION})
+    image = cloud.glance.add(gbs(), visibility='public', function_uuid=FUNCTION)
+    name = f'fpga1_{ADDRESS}_region0'
+    [part] = cloud.get(f'/deployables?name={name}')['deployables']
+    [arq] = cloud.request('function')
+    fpga.goes_on.clear()
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        bound = thread.submit(cloud.bind, arq, host='fpga1', rp=cloud.rp('fpga1', name))
+        try:
+            assert fpga.is_loading.wait(PATIENCE)
+            with pytest.raises(Failed, match=f'{name} is still being programmed after 1 seconds: '):
+                openstack(*('deployable', 'program', 'show', part['uuid'], '--wait'), '--timeout=1')
+        finally:
+            fpga.goes_on.set()
+        shown = openstack('deployable', 'program', 'show', part['uuid'], '--wait')
+        assert (shown['bitstream_id'], shown['program_progress']) == (image, None)
+        assert bound.result().status_code == 202
 
 
 def test_no_command_has_the_name_of_one_that_is_there_without_it(openstack):

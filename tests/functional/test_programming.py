@@ -101,6 +101,22 @@ def test_an_image_becomes_what_a_region_does(cloud, host):
     assert cloud.bind(cloud.request('fpga')).status_code == 202
 
 
+def test_an_image_named_by_its_function_is_being_loaded_from_the_start(cloud, host):
+    """Until its host has found the image, only the progress says so."""
+    cloud.profile('function', {'resources:FPGA': '1', 'accel:function_id': FUNCTION})
+    image = cloud.glance.add(gbs(), visibility='public', function_uuid=FUNCTION)
+    rp, inventory = cloud.rp(), cloud.agent().inventory
+    inventory.stop()
+    answer = in_thread(cloud.bind, cloud.request('function'), 'compute1', None, rp)
+    shown = eventually(lambda: deployable(cloud)['program_progress'])
+    assert shown == f'Waiting for compute1 to find the image with the function_id {FUNCTION}.'
+    assert deployable(cloud)['program_image'] is None
+    inventory.sync()
+    assert answer().status_code == 202
+    found = deployable(cloud)
+    assert (found['bitstream_id'], found['program_progress']) == (image, None)
+
+
 def look_again(cloud):
     """One look at the host, after any that is under way."""
     inventory = cloud.agent().inventory

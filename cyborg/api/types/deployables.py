@@ -22,13 +22,19 @@ class Deployable(documents.Noun):
     bitstream_id = Field(str, 'the image that was loaded last', nullable=True)
     is_programmable = Field(bool, 'its driver can load images into it', since=(2, 7))
     program_image = Field(
-        documents.UUID, 'the image that is being loaded', nullable=True, since=(2, 7)
+        documents.UUID,
+        'the image that is being loaded, if the request names it by its id',
+        nullable=True,
+        since=(2, 7),
     )
     program_error = Field(
         str, 'why the last image could not be loaded', nullable=True, since=(2, 7)
     )
     program_progress = Field(
-        str, 'how far the loading of an image has got', nullable=True, since=(2, 8)
+        str,
+        'how far the loading of an image has got; null if none is being loaded',
+        nullable=True,
+        since=(2, 8),
     )
     quarantine_reason = Field(
         str,
