@@ -92,6 +92,10 @@ class UnknownTask(Unavailable):
     )
 
 
+class TaskNotWanted(Conflict):
+    template = 'The request that needed the image has ended: nothing was loaded.'
+
+
 class PolicyForbids(Forbidden):
     template = 'Policy does not allow {rule} to be performed.'
 

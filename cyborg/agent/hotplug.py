@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Listens for devices that are added or removed. An event only wakes the agent, which then
-discovers all devices of the host."""
+"""Listens for devices that are added or removed. An event wakes the agent, which then discovers all
+devices of the host. It also tells of a card that is back by then, and has lost its power."""
 
 import dataclasses
 from collections.abc import Callable, Collection
@@ -14,7 +14,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class UdevEvent:
-    """A device was added, removed or changed. The agent uses the details in its log only."""
+    """A device was added, removed or changed."""
 
     action: str
     subsystem: str

@@ -6,7 +6,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 
 import oslo_messaging as messaging
 from oslo_config import cfg
@@ -76,6 +76,8 @@ class Inventory:
         #: provider name -> PCI addresses of its device, kept while its driver fails
         self._addresses: dict[str, set[str]] = {}
         self._failures = 0
+        #: addresses of PCI functions that were removed, and of which no report has told
+        self._removed: set[str] = set()
         #: provider name -> its reserved count in the last round
         self._reserved: dict[str, int] = {}
         #: set when a round has published what the drivers found
@@ -104,6 +106,11 @@ class Inventory:
             self._must_report = True
         self._cause = cause or self._cause
         self._awake.set()
+
+    def note_removal(self, address: str) -> None:
+        """Remember that a PCI function was removed. If it is back when the next round looks, its
+        card may have been without power nevertheless. Any thread may call this."""
+        self._removed.add(address)
 
     def beat(self) -> None:
         """Send a heartbeat with the digest of the last report. Any thread may call this."""
@@ -157,9 +164,11 @@ class Inventory:
         asker = context.internal(cause)
         asker.update_store()  # Placement's client reads it from there
         try:
-            report = self._discover()
-            if report.digest != self._digest or must_report:
+            removed = self._removed.copy()
+            report = self._discover(removed)
+            if report.digest != self._digest or must_report or report.returned:
                 self._send_report(asker, report)
+            self._forget_removals(removed, report)
             if must_report:  # Placement may differ from what we published
                 self._placement.forget()
         except Exception:
@@ -168,18 +177,23 @@ class Inventory:
             raise
         self._publish()
 
-    def _discover(self) -> objects.Report:
-        """Discover the devices, and check the handles that were prepared."""
+    def _discover(self, removed: Set[str]) -> objects.Report:
+        """Discover the devices, and check the handles that were prepared.
+
+        :param removed: addresses of PCI functions that were removed before
+        """
         done, prepared = self._worker.count, self._worker.prepared
-        is_programming = self._worker.is_programming
+        being_programmed = self._worker.cards_being_programmed
         found, states = driver_guard.discover(self._guards)
         self.readiness.note(states)
         for state in states:
             if state.status != objects.DriverStatus.OK:
                 metrics.DRIVER_FAILURES.labels(state.name).inc()
-        if is_programming:  # the content may have been read before or after the image was loaded
-            for deployable in (part for device in found for part in device.deployables):
-                deployable.content = {}
+        for device in found:
+            if device.key in being_programmed:
+                # the content may have been read before or after the image was loaded
+                for deployable in device.deployables:
+                    deployable.content = {}
         self._steady_reserved(found, self._worker.changing(done))
         mdevs = sorted(node.name for node in (self._sysfs / mdev.DEVICES).children())
         lost = self._worker.lost(
@@ -191,6 +205,7 @@ class Inventory:
             states,
             done,
             prepared=prepared,
+            returned=[device.key for device in found if _control_addresses(device) & removed],
             mdevs=mdevs,
             in_flux=sorted(in_flux),
             lost={
@@ -199,6 +214,13 @@ class Inventory:
                 if prepared.get(handle) == generation and handle not in in_flux
             },
         )
+
+    def _forget_removals(self, removed: Set[str], report: objects.Report) -> None:
+        """Forget removals of which a report has told. Those of other cards are kept while a driver
+        fails: it may be the one that finds the card later."""
+        is_complete = all(state.status == objects.DriverStatus.OK for state in report.drivers)
+        told = {address for device in report.devices for address in _control_addresses(device)}
+        self._removed -= removed if is_complete else removed & told
 
     def _steady_reserved(self, found: Sequence[objects.Device], changing: Collection[str]) -> None:
         """Keep the last reserved count of deployables that the worker is changing.
@@ -300,6 +322,7 @@ class Inventory:
         states: list[objects.Driver],
         done: int,
         prepared: dict[str, int],
+        returned: list[str],
         **handles: object,
     ) -> objects.Report:
         for device in found:
@@ -320,6 +343,7 @@ class Inventory:
             digest=digest,
             is_first=self._digest is None,
             prepared=prepared,
+            returned=returned,
             rpc_version=manifests.NEWEST,
             release=release.number(),
             **picture,
@@ -337,6 +361,12 @@ class Inventory:
             deployable.rp_uuid = str(uuid.uuid5(NAMESPACE, deployable.name))
             if deployable.name in self._refused and not device.fault:
                 device.fault = f'Placement refuses its provider: {self._refused[deployable.name]}'
+
+
+def _control_addresses(device: objects.Device) -> set[str]:
+    """Return the addresses of the PCI functions that manage a device."""
+    found = (pci.address_of(path.info) for path in device.control_paths)
+    return {address for address in found if address}
 
 
 def _digest(picture: dict[str, object]) -> str:

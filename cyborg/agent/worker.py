@@ -68,8 +68,8 @@ class Worker:
         }
         self._lock = threading.Lock()
         self._queued: dict[str, objects.Task] = {}
-        #: queued tasks of kind PROGRAM that have not ended, by uuid
-        self._programming: set[str] = set()
+        #: queued tasks of kind PROGRAM that have not ended, by uuid -> key of the card
+        self._programming: dict[str, str] = {}
         #: handle -> order of its latest task; earlier tasks are obsolete
         self._latest: dict[str, tuple[int, int]] = {}
         #: handle -> the task that prepared it
@@ -94,9 +94,10 @@ class Worker:
             return {handle: task.generation for handle, task in self._prepared.items()}
 
     @property
-    def is_programming(self) -> bool:
-        """Whether a task that loads an image is queued or running."""
-        return bool(self._programming)
+    def cards_being_programmed(self) -> set[str]:
+        """The keys of cards for which a task that loads an image is queued or running."""
+        with self._lock:
+            return set(self._programming.values())
 
     def in_flux(self, since: int) -> set[str]:
         """Return the handles that tasks may have changed since ``count`` was ``since``."""
@@ -163,7 +164,7 @@ class Worker:
             ):
                 return False
             if task.kind == TaskKind.PROGRAM:
-                self._programming.add(task.uuid)
+                self._programming[task.uuid] = task.device_key
             elif task.handle is not None:
                 latest = self._latest.get(task.handle.uuid, _order(task))
                 self._latest[task.handle.uuid] = max(latest, _order(task))
@@ -195,6 +196,7 @@ class Worker:
                     self._ended[_subject(task)] = self.count
                     self._changed[task.deployable_name] = self.count
                     self._queued.pop(task.uuid, None)
+                    self._programming.pop(task.uuid, None)  # not all tasks were performed
         self.perform(more)
 
     def _results(self, tasks: Sequence[objects.Task]) -> list[objects.TaskResult]:
@@ -241,7 +243,7 @@ class Worker:
             LOG.warning('Could not %s %s: %s', task.kind, _name(task), failure.faultstring)
         finally:
             with self._lock:
-                self._programming.discard(task.uuid)
+                self._programming.pop(task.uuid, None)
         seconds = time.monotonic() - started
         metrics.AGENT_TASKS.labels(
             task.kind,
@@ -325,6 +327,7 @@ class Worker:
     def _program(self, task: objects.Task, facts: dict[str, Any]) -> None:
         guard = self._guard(task)
         facts['is_touched'] = False
+        self._require_wanted(task)
         wanted = WantedImage(
             task.image,
             task.vendor,
@@ -340,6 +343,7 @@ class Worker:
             if image.path is None:
                 LOG.info('Image %s is in %s already.', image.uuid, task.deployable_name)
                 return
+            self._require_wanted(task)
             facts['is_touched'] = True
             self._note(task, f'Loading image {image.uuid}.')
             guard.program(
@@ -378,6 +382,19 @@ class Worker:
             self._conductor.note_progress(context.internal(), self._hostname, task.uuid, progress)
         except (messaging.MessagingException, errors.Unavailable) as error:
             LOG.debug('Could not send progress: %s', error)
+
+    def _require_wanted(self, task: objects.Task) -> None:
+        """Raise TaskNotWanted if the conductor answers that nobody waits for the task any more.
+        Without an answer the task is performed."""
+        try:
+            is_wanted = self._conductor.is_task_wanted(
+                context.internal(), self._hostname, task.uuid
+            )
+        except (messaging.MessagingException, errors.Unavailable) as error:
+            LOG.debug('Could not ask whether task %s is wanted: %s', task.uuid, error)
+            return
+        if not is_wanted:
+            raise errors.TaskNotWanted()
 
     def _send_results(self, results: list[objects.TaskResult]) -> list[objects.Task] | None:
         """Send results. Returns the next tasks of the host, or None if no conductor answered."""

@@ -5,10 +5,11 @@ from typing import Any
 
 from cyborg import objects
 from cyborg.conductor.endpoint import Endpoint, exposed
-from cyborg.conductor.engine import device_events, tasks
+from cyborg.conductor.engine import devices, tasks
 from cyborg.conductor.repeats import create_once
 from cyborg.context import RequestContext
-from cyborg.db.sqlalchemy import attributes, deployables, devices
+from cyborg.db.sqlalchemy import attributes, deployables
+from cyborg.db.sqlalchemy import devices as devices_db
 from cyborg.db.sqlalchemy import tasks as tasks_db
 
 
@@ -18,21 +19,17 @@ class Devices(Endpoint):
         self, context: RequestContext, filters: dict[str, Any], page: dict[str, Any]
     ) -> list[objects.Device]:
         with self.db.reader() as session:
-            return devices.find(session, filters, page)
+            return devices_db.find(session, filters, page)
 
     @exposed
     def get_device(self, context: RequestContext, uuid: str) -> objects.Device:
         with self.db.reader() as session:
-            return devices.get(session, uuid)
+            return devices_db.get(session, uuid)
 
     @exposed
     def set_device_status(self, context: RequestContext, uuid: str, status: str) -> None:
         with self.unit_of_work(context, is_repeatable=True) as unit:
-            device = devices.locked(unit.session, uuid)
-            if device.status != status:
-                device.status = status
-                unit.note(device_events.of_status(unit.session, device))
-            unit.hosts_to_wake.add(device.hostname)
+            devices.set_status(unit, uuid, status)
 
     @exposed
     def list_hand_backs(

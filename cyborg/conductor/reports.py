@@ -5,11 +5,12 @@ from oslo_log import log
 
 from cyborg import errors, metrics, objects
 from cyborg.conductor.endpoint import Endpoint, exposed
-from cyborg.conductor.engine import hosts
+from cyborg.conductor.engine import hosts, tasks
 from cyborg.conductor.engine.changes import of_agent
 from cyborg.conductor.engine.results import Results
 from cyborg.context import RequestContext
-from cyborg.db.sqlalchemy import agents, tasks
+from cyborg.db.sqlalchemy import agents
+from cyborg.db.sqlalchemy import tasks as tasks_db
 from cyborg.db.sqlalchemy.engine import TRANSIENT
 
 LOG = log.getLogger(__name__)
@@ -63,7 +64,13 @@ class Reports(Endpoint):
     ) -> None:
         """Store the progress of a task."""
         with self.unit_of_work(context, f'agent {hostname}', is_repeatable=True) as unit:
-            tasks.note_progress(unit.session, hostname, task_uuid, progress)
+            tasks_db.note_progress(unit.session, hostname, task_uuid, progress)
+
+    @exposed
+    def is_task_wanted(self, context: RequestContext, hostname: str, task_uuid: str) -> bool:
+        """Called by agents before they fetch an image, and before they load it."""
+        with self.db.reader() as session:
+            return tasks.is_wanted(session, hostname, task_uuid)
 
 
 class Heartbeats(Endpoint):

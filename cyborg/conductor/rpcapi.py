@@ -121,6 +121,11 @@ class ConductorAPI:
             context, 'note_progress', hostname=hostname, task_uuid=task_uuid, progress=progress
         )
 
+    def is_task_wanted(self, context: RequestContext, hostname: str, task_uuid: str) -> bool:
+        """Returns whether the host must still perform a task. Conductors of earlier releases do
+        not have this: IncompatibleRelease is raised."""
+        return self._read(bool, context, 'is_task_wanted', hostname=hostname, task_uuid=task_uuid)
+
     # -- agents, as operators see them -----------------------------------------------------
 
     def list_agents(

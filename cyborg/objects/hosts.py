@@ -32,7 +32,8 @@ class Report(base.CyborgObject):
     # 1.2: adopted
     # 1.3: in_flux, lost
     # 1.4: rpc_version, release
-    VERSION = '1.4'
+    # 1.5: returned
+    VERSION = '1.5'
     added = {
         'after': '1.1',
         'adopted': '1.2',
@@ -40,6 +41,7 @@ class Report(base.CyborgObject):
         'lost': '1.3',
         'rpc_version': '1.4',
         'release': '1.4',
+        'returned': '1.5',
     }
     fields = {
         'hostname': fields.StringField(),
@@ -57,6 +59,8 @@ class Report(base.CyborgObject):
         #: devices of drivers that failed are not in the report, and keep their state
         'drivers': fields.ListOfObjectsField('Driver'),
         'devices': fields.ListOfObjectsField('Device'),
+        #: keys of devices that were removed since the last report, and are back
+        'returned': fields.ListOfStringsField(default=[]),
         #: all mediated devices that exist, also those of other programs
         'mdevs': fields.ListOfStringsField(nullable=True, default=None),
         #: the prepared handles at the start of the discovery: handle -> generation

@@ -21,6 +21,7 @@ from tests.fixtures.servers import Failed, Server
 from tests.fixtures.threads import in_thread
 
 REGION = f'{ADDRESS}_region0'
+SECOND = '0000:af:00.0'  #: the slot of another card
 FPGA = {'resources:FPGA': '1'}
 NAME, FUNCTION_NAME = 'gzip_v1.gbs', 'gzip'
 TOGETHER = 6
@@ -146,11 +147,11 @@ def delete(cloud, arq):
     assert answer.status_code == 204, answer.text
 
 
-def program(cloud, image):
+def program(cloud, image, uuid=None):
     """What an operator does."""
     return cloud.call(
         'PATCH',
-        f'/deployables/{region(cloud)["uuid"]}/program',
+        f'/deployables/{uuid or region(cloud)["uuid"]}/program',
         json=[{'path': '/program', 'op': 'replace', 'value': [{'image_uuid': image}]}],
     )
 
@@ -507,8 +508,8 @@ def test_an_image_that_the_project_of_the_request_sees_is_loaded(cloud, host, fa
 def as_project(cloud):
     """Speak for another project from now on."""
 
-    def change(name):
-        cloud.session.headers['X-Auth-Token'] = f'somebody:{name}'
+    def change(name, user='somebody'):
+        cloud.session.headers['X-Auth-Token'] = f'{user}:{name}'
 
     return change
 
@@ -590,6 +591,39 @@ def test_a_request_that_fetches_its_image_can_be_unbound(cloud, host, image, gzi
     assert answer().status_code in (404, 409)
     assert cloud.bind(arq, rp=rp).status_code == 202
     assert region(cloud)['bitstream_id'] == image
+
+
+@no_wait
+def test_an_image_that_is_fetched_for_a_request_that_has_gone_is_not_loaded(
+    cloud, host, image, gzip
+):
+    cloud.glance.goes_on.clear()
+    arq, _ = bind(cloud, gzip)
+    eventually(lambda: any(path.endswith('/file') for path, _ in cloud.glance.requests))
+    delete(cloud, arq)
+    cloud.glance.goes_on.set()
+    require_free(cloud)
+    assert host.loaded == []
+    assert 'nothing was loaded' in region(cloud)['program_error']
+    # and the next one gets what it asks for
+    bound(cloud, gzip)
+    assert (len(host.loaded), region(cloud)['bitstream_id']) == (1, image)
+
+
+@pytest.mark.parametrize(
+    'cloud',
+    [f'{NO_WAIT}[conductor]\nbind_timeout = 1\nprogram_timeout = 1\nattach_attempts = 20\n'],
+    indirect=True,
+    ids=['many attempts'],
+)
+def test_nothing_is_fetched_or_loaded_after_the_deadline_of_a_bind(cloud, host, image, gzip):
+    cloud.glance.refuses = 503
+    arq, _ = bind(cloud, gzip)
+    eventually(lambda: shown(cloud, arq)['state'] == 'BindFailed')
+    mend_glance(cloud)
+    require_free(cloud)
+    assert host.loaded == []
+    assert not any(path.endswith('/file') for path, _ in cloud.glance.requests)
 
 
 # -- a Glance that fails, a card that goes ----------------------------------------------------
@@ -796,6 +830,42 @@ def test_a_card_that_was_pulled_is_programmed_when_it_is_back(cloud, host, image
     assert (len(host.loaded), region(cloud)['bitstream_id']) == (2, image)
 
 
+def test_a_card_that_is_back_before_its_agent_looks_is_programmed(cloud, host, image, gzip):
+    arq = bound(cloud, gzip)
+    eventually(lambda: trait(FUNCTION) in published(cloud)['traits'])
+    with host.tree.change():  # no event arrives before both are done
+        host.pull_out(ADDRESS)
+        host.plug_in('8086:09c4', at=ADDRESS)
+    eventually(lambda: len(host.loaded) == 2)
+    eventually(lambda: shown(cloud, arq)['state'] == 'Bound')
+    assert region(cloud)['bitstream_id'] == image
+
+
+def test_a_card_that_was_pulled_does_not_wait_for_the_programming_of_another(
+    cloud, host, image, gzip
+):
+    arq = bound(cloud, gzip)
+    host.plug_in('8086:09c4', at=SECOND)
+    other = f'compute1_{SECOND}_region0'
+    eventually(lambda: other in cloud.providers('compute1'))
+    # given an image that is being loaded into another card
+    host.is_loading.clear()
+    host.goes_on.clear()
+    [part] = cloud.get(f'/deployables?name={other}')['deployables']
+    answer = in_thread(program, cloud, image, part['uuid'])
+    assert host.is_loading.wait(PATIENCE)
+    # when the first card is pulled and put in again
+    host.pull_out(ADDRESS)
+    eventually(lambda: 'FPGA' not in published(cloud)['inventories'] or not is_free(cloud))
+    host.plug_in('8086:09c4', at=ADDRESS)
+    # then its loss is seen at once
+    eventually(lambda: shown(cloud, arq)['state'] == 'Provisioning')
+    host.goes_on.set()
+    assert answer().status_code == 200
+    eventually(lambda: shown(cloud, arq)['state'] == 'Bound')
+    assert len(host.loaded) == 3
+
+
 def test_a_disabled_card_gets_back_what_its_server_had(cloud, agents, host, image, gzip):
     arq = bound(cloud, gzip)
     eventually(lambda: trait(FUNCTION) in published(cloud)['traits'])
@@ -831,7 +901,7 @@ def test_a_region_that_cannot_be_programmed_again_holds_up_nothing_else(
     assert is_refused.wait(PATIENCE)
     # then the report of its host is taken, and the next one has the image loaded
     eventually(lambda: shown(cloud, arq)['state'] in ('Provisioning', 'Bound'))
-    host.plug_in('8086:09c4', at='0000:af:00.0')
+    host.plug_in('8086:09c4', at=SECOND)
     eventually(lambda: len(cloud.get('/devices')['devices']) == 2)
     eventually(lambda: shown(cloud, arq)['state'] == 'Bound' and len(host.loaded) == 2)
     assert region(cloud)['bitstream_id'] == image
@@ -1093,3 +1163,19 @@ def test_a_server_that_is_evacuated_finds_its_function_there(
     assert len(host.loaded) == 1
     server.reboot()
     assert [arq['state'] for arq in server.accelerators] == ['Bound']
+
+
+def test_an_administrator_evacuates_a_server_whose_image_is_private_to_its_owner(
+    cloud, agents, host, second_host, as_project
+):
+    private = add_image(cloud, visibility='private', owner='mine')
+    cloud.profile('own', FPGA | {'accel:bitstream_id': private})
+    as_project('mine')
+    server = Server(cloud, 'own')
+    server.create('compute1')
+    agents.stop('compute1')()
+    # when somebody else evacuates it, the image is loaded for the owner of the server
+    as_project('admins', user='root')
+    server.evacuate('compute2')
+    assert [arq['state'] for arq in server.accelerators] == ['Bound']
+    assert region(cloud, 'compute2')['bitstream_id'] == private

@@ -88,3 +88,69 @@ def test_the_conductor_leaves_sql_to_the_db_package():
         for path in modules
         if packages_imported_by(path) & {'sqlalchemy', 'oslo_db'}
     } == set()
+
+
+def is_reading(node):
+    """Whether a node compares with a state, or is the default of a column."""
+    return (
+        isinstance(node, ast.Compare)
+        or isinstance(node, ast.keyword)
+        and node.arg == 'default'
+        or isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ('in_', 'not_in')
+    )
+
+
+def decisions_in(source):
+    """The lines that choose the state of a task, or use the table of the requests' states."""
+    nodes = list(ast.walk(ast.parse(source)))
+    read = {id(part) for node in nodes if is_reading(node) for part in ast.walk(node)}
+    return [
+        ast.unparse(node)
+        for node in nodes
+        if isinstance(node, ast.Attribute)
+        and (
+            ast.unparse(node.value).endswith('TaskState')
+            and id(node) not in read
+            or ast.unparse(node) in ('arq_states.after', 'arq_states.TRANSITIONS')
+        )
+        or isinstance(node, ast.ImportFrom)
+        and str(node.module).endswith('arq_states')
+        and {alias.name for alias in node.names} & {'after', 'TRANSITIONS'}
+    ]
+
+
+def test_the_db_package_decides_no_state():
+    db = pathlib.Path(cyborg.__file__).parent / 'db'
+    modules = sorted(db.rglob('*.py'))
+    assert modules
+    found = {str(path.relative_to(db)): decisions_in(path.read_text()) for path in modules}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize(
+    'source',
+    [
+        'task.state = TaskState.FAILED',
+        'row.state, row.attempts = objects.TaskState.OPEN, 0',
+        'sa.update(Task).where(Task.state == TaskState.OPEN).values(state=TaskState.CANCELLED)',
+        'state = arq_states.after(row.state, event, row.uuid)',
+        'from cyborg.objects.arq_states import TRANSITIONS',
+    ],
+)
+def test_a_decision_is_recognised(source):
+    assert len(decisions_in(source)) == 1
+
+
+@pytest.mark.parametrize(
+    'source',
+    [
+        'sa.select(Task).where(Task.state == TaskState.OPEN)',
+        'sa.select(Task).where(Task.state.in_((TaskState.OPEN, TaskState.QUARANTINED)))',
+        'task.state = state',
+        'state = orm.mapped_column(sa.String(16), default=tasks.TaskState.OPEN)',
+    ],
+)
+def test_what_reads_or_stores_a_state_is_no_decision(source):
+    assert decisions_in(source) == []

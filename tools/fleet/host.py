@@ -104,7 +104,7 @@ class FleetHost(inventory.Inventory):
         self.is_ready.set()
         states = [objects.Driver(name=DRIVER, status=objects.DriverStatus.OK)]
         self._digest = self._report(
-            self._devices(), states, 0, {}, mdevs=[], in_flux=[], lost={}
+            self._devices(), states, 0, {}, [], mdevs=[], in_flux=[], lost={}
         ).digest
         self._awake.clear()
         return self._digest

@@ -58,6 +58,11 @@ class Taken:
     needs_program: bool = False
 
     @property
+    def project_id(self) -> str | None:
+        """The project for which the request is bound; another one may have created it."""
+        return self.binding.project_id or self.arq.project_id
+
+    @property
     def needs_host(self) -> bool:
         """Whether the host must perform a task before the request is Bound."""
         return self.needs_prepare or self.needs_program
@@ -135,11 +140,14 @@ def bind(
             raise ServersHold(sorted(servers))
         _delete_leftovers(unit, rows, wanted, idle or ())
         taken = _take(unit, new, wanted, scope.silent_since)
-        _program(unit, taken)
+        unloaded = _unloaded(unit, taken)
         for instance in instances:
             _start(
                 unit, [each for each in taken if each.binding.instance_uuid == instance], deadlines
             )
+        # after the requests have the project for which they are bound: it must see the image
+        for part, image, holders in unloaded:
+            tasks.program(unit, part, image, holders[0], {arq.id for arq in holders})
     return [row for row in rows if row.uuid in wanted]
 
 
@@ -248,10 +256,14 @@ def _freed_meanwhile(
     return offer
 
 
-def _program(unit: UnitOfWork, taken: Sequence[Taken]) -> None:
-    """Create tasks that load the images which requests ask for and which are not loaded."""
+def _unloaded(
+    unit: UnitOfWork, taken: Sequence[Taken]
+) -> list[tuple[models.Deployable, dict[str, str], list[Arq]]]:
+    """Returns the images that requests ask for and that are not loaded, each with its deployable
+    and the requests that wait for it."""
+    unloaded: list[tuple[models.Deployable, dict[str, str], list[Arq]]] = []
     if not any(tasks.image_of(each.arq.group) for each in taken):
-        return
+        return unloaded
     for rp in sorted({each.binding.device_rp_uuid for each in taken}):
         here = [each for each in taken if each.binding.device_rp_uuid == rp]
         images = {
@@ -267,11 +279,12 @@ def _program(unit: UnitOfWork, taken: Sequence[Taken]) -> None:
                 uuid=part.uuid, why='requests of one bind ask for different images in it.'
             )
         image = dict(images.pop())
-        if tasks.is_loaded(part, image, here[0].arq.project_id):
+        if tasks.is_loaded(part, image, here[0].project_id):
             continue
         for each in here:
             each.needs_program = True
-        tasks.program(unit, part, image, here[0].arq, {each.arq.id for each in here})
+        unloaded.append((part, image, [each.arq for each in here]))
+    return unloaded
 
 
 def _start(unit: UnitOfWork, taken: Sequence[Taken], deadlines: Deadlines) -> None:
@@ -291,7 +304,7 @@ def _start(unit: UnitOfWork, taken: Sequence[Taken], deadlines: Deadlines) -> No
             hostname=binding.hostname,
             device_rp_uuid=binding.device_rp_uuid,
             instance_uuid=binding.instance_uuid,
-            project_id=binding.project_id or arq.project_id,
+            project_id=each.project_id,
             reason=None,
             bind_deadline=deadline if waits else None,
         )
@@ -336,7 +349,8 @@ def complete(unit: UnitOfWork, rows: Sequence[Arq], handles: Iterable[Handle]) -
     """Make a server's requests Bound if no task is left for them. ``handles`` are their handles,
     with deployable and device."""
     held = {handle.arq_id: handle.deployable for handle in handles}
-    parts = {arq_id: part.uuid for arq_id, part in held.items()}
+    # the image of a function is loaded into the region above it
+    parts = {arq_id: (tasks.region_of(part) or part).uuid for arq_id, part in held.items()}
     opened = tasks_db.unfinished(unit.session, [row.uuid for row in rows], set(parts.values()))
     unprepared = {task.arq_uuid for task in opened if task.kind == TaskKind.PREPARE}
     programmed = {task.deployable_uuid for task in opened if task.kind == TaskKind.PROGRAM}

@@ -49,7 +49,7 @@ def take_report(
             # read after the host was locked: an operator may have disabled it just now
             is_disabled=agents.is_disabled(session, hostname),
         ),
-        tasks=tasks_db.pending(session, hostname),
+        tasks=tasks_db.pending(session, hostname, tasks.pause),
         imported_providers=imported_rows.providers_of(session, hostname),
     )
 
@@ -153,7 +153,7 @@ def forget(unit: UnitOfWork, hostname: str) -> dict[str, int]:
     unit.tasks.clear()  # no agent is left to perform them
     unit.hosts_to_wake.clear()
     _tell(unit, hostname, None, 'forgotten')
-    tasks_db.forget_host(session, hostname)
+    tasks.cancel_all(unit, hostname)
     devices.delete(session, known)
     devices.forget_divided(session, hostname)
     return {'requests unbound': len(rows), 'devices forgotten': len(known)}

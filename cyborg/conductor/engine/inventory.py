@@ -5,7 +5,6 @@ A report is compared with the rows by key: devices and handles by their key, dep
 """
 
 import contextlib
-import dataclasses
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -13,7 +12,7 @@ from oslo_log import log
 
 from cyborg import objects
 from cyborg.conductor.engine import device_events, imported, iommu_groups
-from cyborg.conductor.engine.tasks import region_of
+from cyborg.conductor.engine.lost_images import Emptied, LostImages
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
 from cyborg.db.sqlalchemy import attach_handles, attributes, devices, models, tasks
 from cyborg.db.sqlalchemy.engine import TRANSIENT, Session
@@ -48,33 +47,15 @@ NOT_STORED = (
 HANDLE_FACTS = ('type', 'info', 'is_host_prepared', 'cleaning')
 
 
-@dataclasses.dataclass(frozen=True)
-class Emptied:
-    """A programmable deployable of which requests hold a part, and whose image is not known."""
-
-    part: Deployable
-    #: the requests, by row, that hold it or a function of it
-    holders: frozenset[int]
-    #: whether its card may have lost power since the last report
-    was_switched_on: bool
-    #: the image that it had until then
-    lost_image: str | None
-
-
 class Opened:
     """The open tasks of a host that its inventory depends on."""
 
-    def __init__(
-        self, opened: Iterable[tasks.Open], switched_on: Collection[str] = frozenset()
-    ) -> None:
+    def __init__(self, opened: Iterable[tasks.Open]) -> None:
         opened = list(opened)
-        #: cards, by key, that may have lost power since the last report: the agent has just
-        #: started, or they were missing
-        self.switched_on = switched_on
-        #: deployable, by uuid -> the image that such a card has lost
-        self.lost_images: dict[str, str] = {}
         #: deployables, by uuid, into which an image is being loaded
         self.programmed = {task.deployable_uuid for task in opened if task.kind == TaskKind.PROGRAM}
+        #: deployables that may have lost their image
+        self.images = LostImages()
         #: handles, by uuid, that the host failed to release or to clean
         self.failed = {
             task.handle_uuid for task in opened if task.attempts and task.kind in tasks.HAND_BACK
@@ -102,10 +83,7 @@ def reconcile(
     session = unit.session
     rows = {row.key: row for row in devices.load(session, report.hostname)}
     reported = {device.key for device in report.devices}
-    switched_on = {
-        key for key, row in rows.items() if key in reported and (report.is_first or row.is_missing)
-    }
-    opened = Opened(tasks.of_host(session, report.hostname), switched_on)
+    opened = Opened(tasks.of_host(session, report.hostname))
     conditions = device_events.Conditions(rows.values())
     silent = {driver.name for driver in report.drivers if driver.status != objects.DriverStatus.OK}
     gone = [
@@ -122,6 +100,7 @@ def reconcile(
     attach_handles.lock(shared.handles)
     taken = {part.name for row in rows.values() for part in row.deployables}
     divided = _divided(session, rows, report)
+    opened.images.suspect(rows.values(), report, opened.programmed)
     for device in report.devices:
         with _apart(session, rows, device.key, device) if is_apart else contextlib.nullcontext():
             _take_in(session, rows, device, taken, divided.get(device.key), report, opened)
@@ -132,7 +111,7 @@ def reconcile(
     session.flush()
     for change in conditions.compare(session, rows.values()):
         unit.note(change)
-    return list(rows.values()), list(_emptied(rows.values(), opened))
+    return list(rows.values()), list(opened.images.emptied(rows.values()))
 
 
 def _withdraw(session: Session, rows: dict[str, Device], key: str, opened: Opened) -> None:
@@ -382,26 +361,8 @@ def _update_deployable(
         num_accelerators=len(row.attach_handles),
         **_facts(deployable, DEPLOYABLE_FACTS),
     )
-    _update_bitstream(row, deployable, opened)
+    opened.images.compare(row, deployable, is_programming=opened.is_programming(row))
     attributes.update(row, attributes.told(deployable))
-
-
-def _update_bitstream(row: Deployable, deployable: objects.Deployable, opened: Opened) -> None:
-    """Forget the image if the hardware shows other content: another program has loaded that, or
-    the card has loaded its flash after a power cycle."""
-    content = deployable.given('content', {})
-    if deployable.bitstream_id:
-        _set(row, bitstream_id=deployable.bitstream_id, bitstream_content=content)
-    elif row.bitstream_id and not opened.is_programming(row):
-        known = row.bitstream_content or {}
-        # no report has shown the content since the image was loaded: it may be lost already
-        is_lost = row.device.key in opened.switched_on and not known and bool(content)
-        if not is_lost and all(known.get(name, value) == value for name, value in content.items()):
-            _set(row, bitstream_content=known | content)
-        else:
-            if row.device.key in opened.switched_on:
-                opened.lost_images[row.uuid] = row.bitstream_id
-            _set(row, bitstream_id=None, bitstream_content=None, bitstream_facts=None)
 
 
 def _make_room(row: Deployable, strangers: Collection[str]) -> None:
@@ -471,25 +432,3 @@ def gone(rows: Iterable[Device]) -> set[int]:
         for handle in part.attach_handles
         if handle.is_missing and handle.is_host_prepared and handle.arq_id is not None
     }
-
-
-def _emptied(rows: Iterable[Device], opened: Opened) -> Iterator[Emptied]:
-    for device in rows:
-        for part in device.deployables:
-            if device.is_missing or not part.is_programmable or part.bitstream_id is not None:
-                continue
-            within = [each for each in device.deployables if region_of(each) is part]
-            holders = frozenset(
-                handle.arq_id
-                for each in within
-                for handle in each.attach_handles
-                if handle.arq_id is not None
-            )
-            # another service has loaded the image of an imported one, and its server runs
-            if holders and not any(each.is_imported for each in within):
-                yield Emptied(
-                    part,
-                    holders,
-                    device.key in opened.switched_on,
-                    opened.lost_images.get(part.uuid),
-                )

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from oslo_log import log
 
 from cyborg import errors
-from cyborg.conductor.engine import arqs, inventory, tasks
+from cyborg.conductor.engine import arqs, tasks
+from cyborg.conductor.engine.lost_images import Emptied
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
 from cyborg.db.sqlalchemy import arqs as arqs_db
 from cyborg.db.sqlalchemy import models
@@ -30,7 +31,7 @@ def prepare_again(unit: UnitOfWork, rows: Sequence[Arq]) -> None:
     arqs.prepare_held(unit, rows, is_told=False)
 
 
-def program_again(unit: UnitOfWork, emptied: Iterable[inventory.Emptied]) -> None:
+def program_again(unit: UnitOfWork, emptied: Iterable[Emptied]) -> None:
     """Have a host load images again that deployables have lost and requests need. It is the image
     that a request asks for, or the one that an operator had loaded."""
     for each in emptied:
@@ -40,7 +41,7 @@ def program_again(unit: UnitOfWork, emptied: Iterable[inventory.Emptied]) -> Non
                 row
                 for row in rows
                 if tasks.image_of(row.group)
-                and (each.was_switched_on or row.state == State.PROVISIONING)
+                and (each.may_have_lost_image or row.state == State.PROVISIONING)
             ),
             None,
         )
@@ -59,7 +60,7 @@ def program_again(unit: UnitOfWork, emptied: Iterable[inventory.Emptied]) -> Non
 
 
 def _restore_image(
-    unit: UnitOfWork, emptied: inventory.Emptied, image: Mapping[str, str], arq: Arq | None
+    unit: UnitOfWork, emptied: Emptied, image: Mapping[str, str], arq: Arq | None
 ) -> bool:
     """Have a host load an image that running servers use; returns whether it can.
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results of tasks: applies them to requests and handles, and decides which tasks are retried."""
 
+import datetime
 from collections.abc import Collection, Sequence
 
 from cyborg import objects
 from cyborg.conductor.engine import arqs, changes, tasks
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
-from cyborg.db.sqlalchemy import agents, attach_handles, attributes, deployables, models
+from cyborg.db.sqlalchemy import agents, attach_handles, attributes, clock, deployables, models
 from cyborg.db.sqlalchemy import arqs as arqs_db
 from cyborg.db.sqlalchemy import tasks as tasks_db
 from cyborg.objects import TaskKind, TaskState, Withheld, arq_states
@@ -51,7 +52,7 @@ class Results:
         releases of handles that no request needs any more."""
         again = self._prepared() + self._handed_back() + self._programmed()
         self._unit.session.flush()
-        return tasks_db.describe(self._unit.session, again)
+        return tasks_db.describe(self._unit.session, again, tasks.pause)
 
     def _of(self, *kinds: TaskKind) -> list[tuple[Task | None, objects.TaskResult]]:
         return [
@@ -105,7 +106,8 @@ class Results:
 
     def _note_failure(self, task: Task, result: objects.TaskResult) -> None:
         """Record a failed attempt, after which the task is retried or its bind fails."""
-        tasks_db.note_failure(task, result.error)
+        pause = datetime.timedelta(seconds=tasks.pause(task.attempts + 1))
+        tasks_db.note_failure(task, result.error, clock.now() + pause)
         self._unit.note(changes.of_task(task, 'attempt failed', result.error))
 
     def _close(self, task: Task, state: TaskState, result: objects.TaskResult) -> None:
@@ -258,6 +260,7 @@ class Results:
         elif result.is_touched:
             part.bitstream_id = part.bitstream_facts = None
         if result.is_touched:
+            part.may_have_lost_image = False
             part.bitstream_content = result.content or None
             for each in _functions_of(part):
                 attributes.forget_functions(each, result.content.get('function', '').split())

@@ -3,12 +3,13 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from cyborg import errors, objects
+from cyborg import backoff, errors, objects
 from cyborg.conductor.engine import changes
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
 from cyborg.db.sqlalchemy import arqs as arqs_db
 from cyborg.db.sqlalchemy import attach_handles, attributes, deployables, devices, models, tasks
-from cyborg.objects import Cleaning, Decision, TaskKind, Withheld
+from cyborg.db.sqlalchemy.engine import Session
+from cyborg.objects import Cleaning, Decision, TaskKind, TaskState, Withheld, arq_states
 from cyborg.objects.arq_states import Event
 
 Arq = models.ExtArq
@@ -16,6 +17,7 @@ Handle = models.AttachHandle
 Deployable = models.Deployable
 Task = models.Task
 
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 300.0  #: seconds between two attempts of a host
 #: keys of a profile's group that name an image
 IMAGE_KEYS = ('bitstream_id', 'bitstream_name', 'function_id', 'function_name')
 ACCEL = 'accel:'
@@ -46,7 +48,7 @@ def _task(kind: TaskKind, handle: Handle, arq: Arq | None = None, **values: obje
 def _add(unit: UnitOfWork, made: Sequence[Task]) -> None:
     """Store new tasks."""
     if made:
-        tasks.add(unit.session, made)
+        tasks.add(unit.session, made, TaskState.OPEN)
     for task in made:
         unit.note(changes.of_task(task, 'created'))
 
@@ -55,7 +57,21 @@ def _assign(unit: UnitOfWork, task: Task, handle: Handle, arq: Arq | None) -> No
     """Store a task and send it to its host after the commit."""
     part = handle.deployable
     unit.assign(
-        task.hostname, tasks.show(task, part, part.device, handle, arq.group if arq else None)
+        task.hostname,
+        tasks.show(task, part, part.device, handle, arq.group if arq else None, delay=0.0),
+    )
+
+
+def pause(attempts: int) -> float:
+    """Returns the seconds between a failure and the next attempt."""
+    return backoff.pause(attempts, LONGEST_PAUSE, FIRST_PAUSE)
+
+
+def cancel_all(unit: UnitOfWork, hostname: str) -> None:
+    """Cancel the tasks of a host that is forgotten, also those about which an operator has yet to
+    decide."""
+    tasks.end_all(
+        unit.session, hostname, (TaskState.OPEN, TaskState.QUARANTINED), TaskState.CANCELLED
     )
 
 
@@ -85,7 +101,7 @@ def hand_back(unit: UnitOfWork, held: Sequence[tuple[Arq, Handle]]) -> None:
         why = (
             Withheld.CLEANING
             if after[handle.uuid]
-            else (Withheld.PROGRAMMING if handle.deployable.uuid in being_programmed else None)
+            else (Withheld.PROGRAMMING if handle.uuid in being_programmed else None)
         )
         by_reason.setdefault(why, []).append(handle)
     for why, handles in by_reason.items():
@@ -135,17 +151,19 @@ def _cleaning(arq: Arq, handle: Handle, kind: TaskKind, alone: set[int]) -> dict
 
 
 def _being_programmed(unit: UnitOfWork, held: Iterable[tuple[Arq, Handle]]) -> set[str]:
-    """Returns deployables into which an image is loaded for requests that are not Bound yet."""
-    unbound = {
-        handle.deployable.uuid
+    """Returns handles, by uuid, of requests that are not Bound, into whose region an image is
+    loaded."""
+    regions = {
+        handle.uuid: region.uuid
         for arq, handle in held
-        if handle.deployable.is_programmable and arq.state != objects.State.BOUND
+        if arq.state != objects.State.BOUND and (region := region_of(handle.deployable))
     }
-    return (
-        {task.deployable_uuid for task in tasks.programming_of(unit.session, unbound)}
-        if unbound
-        else set()
-    )
+    if not regions:
+        return set()
+    programmed = {
+        task.deployable_uuid for task in tasks.programming_of(unit.session, set(regions.values()))
+    }
+    return {handle for handle, region in regions.items() if region in programmed}
 
 
 def region_of(part: Deployable) -> Deployable | None:
@@ -246,6 +264,8 @@ def program(
         deployable_uuid=part.uuid,
         image=dict(image),
         image_uuid=image.get('bitstream_id'),
+        # shown until the host sends its own; None means that no image is being loaded
+        progress=_waiting(part.device.hostname, image),
         arq_uuid=arq.uuid if arq else None,
         instance_uuid=arq.instance_uuid if arq else None,
         project_id=arq.project_id if arq else None,
@@ -256,6 +276,11 @@ def program(
     # not sent: the host is woken, reports, and gets the task with its plan
     unit.hosts_to_wake.add(part.device.hostname)
     return task
+
+
+def _waiting(hostname: str, image: Mapping[str, str]) -> str:
+    wanted = ', '.join(f'{key} {value}' for key, value in image.items())
+    return f'Waiting for {hostname} to find the image with the {wanted}.'
 
 
 def _refusal(part: Deployable, even_disabled: bool) -> str | None:
@@ -295,12 +320,14 @@ def _use(handle: Handle, arq: str | None) -> str | None:
 
 
 def program_for_operator(unit: UnitOfWork, uuid: str, image_uuid: str) -> None:
-    """Have a host load an image. If that image is being loaded already, do nothing."""
+    """Have a host load an image. If that image is being loaded already, do nothing, unless it was
+    for a request that has ended: its host does not load it then."""
     part = deployables.locked(unit.session, uuid)
     if part is None:
         raise errors.DeployableNotFound(uuid=uuid)
     for task in tasks.programming_of(unit.session, [part.uuid]):
-        if task.image_uuid != image_uuid:
+        is_left = task.arq_uuid is not None and not _is_awaited(unit.session, task)
+        if task.image_uuid != image_uuid or is_left:
             raise errors.CannotProgram(
                 uuid=uuid,
                 why=f'image {task.image_uuid or "of another request"} is being loaded '
@@ -309,6 +336,24 @@ def program_for_operator(unit: UnitOfWork, uuid: str, image_uuid: str) -> None:
         unit.hosts_to_wake.add(part.device.hostname)
         return
     program(unit, part, {'bitstream_id': image_uuid})
+
+
+def is_wanted(session: Session, hostname: str, uuid: str) -> bool:
+    """Returns whether a host must still perform a task. One that loads an image for a request stays
+    open when the request has ended: its tool may be running, so the host has to end it."""
+    task = tasks.open_one(session, hostname, uuid)
+    if task is None:
+        return False
+    return task.kind != TaskKind.PROGRAM or task.arq_uuid is None or _is_awaited(session, task)
+
+
+def _is_awaited(session: Session, task: Task) -> bool:
+    """Returns whether a request waits for the image that a task loads."""
+    part = deployables.row(session, task.deployable_uuid)
+    if part is None:
+        return False
+    states = attach_handles.states_of_holders(session, deployables.at_and_below(session, part))
+    return not arq_states.UNFINISHED.isdisjoint(states)
 
 
 # -- quarantine ------------------------------------------------------------------------------
@@ -324,7 +369,7 @@ def clean_again(unit: UnitOfWork, handle_uuid: str, device_uuid: str | None = No
             unit.hosts_to_wake.add(task.hostname)
             return task.uuid
         raise errors.NotQuarantined(uuid=handle_uuid, why=_why_not_quarantined(unit, handle))
-    tasks.decide(failed, Decision.CLEAN, unit.actor)
+    tasks.note_decision(failed, TaskState.FAILED, Decision.CLEAN, unit.actor)
     task = Task(
         request_id=unit.request_id,
         is_alone=handle.deployable_id in _alone(unit, [handle]),
@@ -368,7 +413,7 @@ def release_from_quarantine(
         ):
             return last.uuid
         raise errors.NotQuarantined(uuid=handle_uuid, why=_why_not_quarantined(unit, handle))
-    tasks.decide(failed, Decision.RELEASE, unit.actor, reason)
+    tasks.note_decision(failed, TaskState.FAILED, Decision.RELEASE, unit.actor, reason)
     unit.note(changes.of_task(failed, 'released', reason=reason))
     note_hand_back(
         unit, failed, f'Handle {handle_uuid} was released by an operator without being cleaned.'

@@ -23,10 +23,19 @@ _TABLE = models.table(Handle)
 IS_FREE = sa.and_(
     _TABLE.c.arq_id.is_(None), _TABLE.c.withheld.is_(None), _TABLE.c.is_missing.is_(False)
 )
-#: loaded with handles: deployable and device, which tasks name
+#: loaded with handles: deployable and device, which tasks name, and the deployable above, which may
+#: be the region
 PLACE = orm.joinedload(Handle.deployable).options(
     orm.load_only(
-        models.Deployable.name, models.Deployable.uuid, models.Deployable.is_programmable
+        models.Deployable.name,
+        models.Deployable.uuid,
+        models.Deployable.parent_id,
+        models.Deployable.is_programmable,
+    ),
+    orm.joinedload(models.Deployable.parent).load_only(
+        models.Deployable.uuid,
+        models.Deployable.parent_id,
+        models.Deployable.is_programmable,
     ),
     orm.joinedload(models.Deployable.device).load_only(
         models.Device.uuid,
@@ -235,6 +244,18 @@ def held_in(session: orm.Session, deployable_ids: Collection[int]) -> list[Handl
             .order_by(Handle.id)
             .options(PLACE)
             .execution_options(populate_existing=True)
+        )
+    )
+
+
+def states_of_holders(session: orm.Session, deployable_ids: Collection[int]) -> set[str]:
+    """Returns the states of the requests that hold handles of deployables."""
+    return set(
+        session.scalars(
+            sa.select(Arq.state)
+            .distinct()
+            .join(Handle, Handle.arq_id == Arq.id)
+            .where(Handle.deployable_id.in_(deployable_ids))
         )
     )
 

@@ -83,6 +83,11 @@ def get(session: orm.Session, uuid: str) -> objects.Deployable:
     return found[0]
 
 
+def row(session: orm.Session, uuid: str) -> Deployable | None:
+    """Returns one row, not locked."""
+    return session.scalar(sa.select(Deployable).where(Deployable.uuid == uuid))
+
+
 def locked(session: orm.Session, uuid: str) -> Deployable | None:
     """Returns one row, locked."""
     return session.scalar(_LOCKED.where(Deployable.uuid == uuid))

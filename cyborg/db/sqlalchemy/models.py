@@ -185,6 +185,10 @@ class Deployable(Base):
     bitstream_content: orm.Mapped[dict[str, str] | None] = orm.mapped_column(Json)
     #: facts about that image from Glance: its name, its functions
     bitstream_facts: orm.Mapped[dict[str, str] | None] = orm.mapped_column(Json)
+    #: its card may have lost power, and no report has shown its content since then
+    may_have_lost_image: orm.Mapped[bool] = orm.mapped_column(
+        default=False, server_default=sa.false()
+    )
     is_programmable: orm.Mapped[bool] = orm.mapped_column(default=False)
     #: the last task that has loaded, or is to load, an image into it
     program_task_uuid: orm.Mapped[str | None] = orm.mapped_column(sa.String(36))

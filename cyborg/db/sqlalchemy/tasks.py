@@ -2,7 +2,7 @@
 """Tasks of hosts in SQL: those that are open, and the record of those that ended."""
 
 import datetime
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from oslo_utils import uuidutils
 from sqlalchemy import orm
 
-from cyborg import backoff, objects
+from cyborg import objects
 from cyborg.db.sqlalchemy import attributes, clock, devices, models, paging
 from cyborg.objects import Decision, TaskKind, TaskState
 
@@ -19,7 +19,8 @@ Handle = models.AttachHandle
 Deployable = models.Deployable
 Device = models.Device
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 300.0  #: seconds between two tries of a host
+#: the number of failed attempts -> the seconds to wait before the next one
+Pause = Callable[[int], float]
 PRUNED_AT_ONCE = 1000
 REGION_TYPE = 'region_type_uuid'
 #: kinds that give a handle back after its request has released it
@@ -29,23 +30,39 @@ _TABLE = models.table(Task)
 _ADD = sa.insert(_TABLE)
 _REMOVE = sa.delete(_TABLE).where(_TABLE.c.uuid.in_(models.any_of('uuids')))
 _IS_OPEN = Task.state == TaskState.OPEN
-_EARLIER = orm.aliased(Task)
-#: tasks that a host can perform now: a missing handle cannot be prepared, and a handle is not
-#: cleaned while its release waits for a retry
+_EARLIER, _LOADING = orm.aliased(Task), orm.aliased(Task)
+_CLEANED, _REGION = orm.aliased(Deployable), orm.aliased(Deployable)
+#: the release of the same handle waits for a retry
+_IS_RELEASED_AGAIN = (
+    sa.select(_EARLIER.id)
+    .where(
+        _EARLIER.handle_uuid == Task.handle_uuid,
+        _EARLIER.state == TaskState.OPEN,
+        _EARLIER.kind == TaskKind.RELEASE,
+        _EARLIER.attempts > 0,
+    )
+    .exists()
+)
+#: an image is to be loaded into the same deployable, or into the region above it
+_IS_LOADED_BEFORE = (
+    sa.select(_LOADING.id)
+    .join(_REGION, _REGION.uuid == _LOADING.deployable_uuid)
+    .outerjoin(_CLEANED, _CLEANED.parent_id == _REGION.id)
+    .where(
+        _LOADING.hostname == Task.hostname,
+        _LOADING.state == TaskState.OPEN,
+        _LOADING.kind == TaskKind.PROGRAM,
+        sa.or_(_REGION.uuid == Task.deployable_uuid, _CLEANED.uuid == Task.deployable_uuid),
+    )
+    .exists()
+)
+#: tasks that a host can perform now: a missing handle cannot be prepared. A handle is cleaned after
+#: its release, and after the images of its region: one that is loaded later would stay in it.
 _CAN_BE_DONE = sa.and_(
     sa.or_(Task.kind != TaskKind.PREPARE, Handle.is_missing.is_(False)),
     sa.or_(
         Task.kind != TaskKind.CLEAN,
-        sa.not_(
-            sa.select(_EARLIER.id)
-            .where(
-                _EARLIER.handle_uuid == Task.handle_uuid,
-                _EARLIER.state == TaskState.OPEN,
-                _EARLIER.kind == TaskKind.RELEASE,
-                _EARLIER.attempts > 0,
-            )
-            .exists()
-        ),
+        sa.and_(sa.not_(_IS_RELEASED_AGAIN), sa.not_(_IS_LOADED_BEFORE)),
     ),
 )
 
@@ -61,12 +78,12 @@ class Open:
     attempts: int
 
 
-def add(session: orm.Session, rows: Sequence[Task]) -> None:
-    """Store new tasks in one statement."""
+def add(session: orm.Session, rows: Sequence[Task], state: TaskState) -> None:
+    """Store new tasks in this state, in one statement."""
     now, names = clock.now(), [column.name for column in _TABLE.columns if column.name != 'id']
     for row in rows:
         row.uuid = row.uuid or uuidutils.generate_uuid()
-        row.state, row.attempts, row.created_at = TaskState.OPEN, 0, now
+        row.state, row.attempts, row.created_at = state, 0, now
         row.generation = row.generation or 0
     session.execute(_ADD, [{name: getattr(row, name) for name in names} for row in rows])
 
@@ -97,6 +114,13 @@ def get(session: orm.Session, uuids: Collection[str]) -> list[Task]:
             .with_for_update()
             .execution_options(populate_existing=True)
         )
+    )
+
+
+def open_one(session: orm.Session, hostname: str, uuid: str) -> Task | None:
+    """Returns a task of a host if it is open, not locked."""
+    return session.scalar(
+        sa.select(Task).where(Task.uuid == uuid, Task.hostname == hostname, _IS_OPEN)
     )
 
 
@@ -191,17 +215,19 @@ def _summary(session: orm.Session, where: sa.ColumnElement[bool]) -> list[Open]:
     return [Open(*row) for row in rows]
 
 
-def pending(session: orm.Session, hostname: str) -> list[objects.Task]:
+def pending(session: orm.Session, hostname: str, pause: Pause) -> list[objects.Task]:
     """Returns the tasks that a host must perform now, in order."""
-    return _described(session, Task.hostname == hostname)
+    return _described(session, Task.hostname == hostname, pause)
 
 
-def describe(session: orm.Session, uuids: Collection[str]) -> list[objects.Task]:
+def describe(session: orm.Session, uuids: Collection[str], pause: Pause) -> list[objects.Task]:
     """Returns these tasks as objects for their host."""
-    return _described(session, Task.uuid.in_(uuids)) if uuids else []
+    return _described(session, Task.uuid.in_(uuids), pause) if uuids else []
 
 
-def _described(session: orm.Session, where: sa.ColumnElement[bool]) -> list[objects.Task]:
+def _described(
+    session: orm.Session, where: sa.ColumnElement[bool], pause: Pause
+) -> list[objects.Task]:
     rows = session.execute(
         sa.select(Task, Deployable, Device, Handle, models.ExtArq.group)
         .join(Deployable, Deployable.uuid == Task.deployable_uuid)
@@ -212,7 +238,10 @@ def _described(session: orm.Session, where: sa.ColumnElement[bool]) -> list[obje
         .order_by(Task.id)
         .execution_options(populate_existing=True)
     ).all()
-    return [show(task, part, device, handle, group) for task, part, device, handle, group in rows]
+    return [
+        show(task, part, device, handle, group, delay=pause(task.attempts))
+        for task, part, device, handle, group in rows
+    ]
 
 
 def show(
@@ -221,6 +250,8 @@ def show(
     device: Device,
     handle: Handle | None,
     group: dict[str, str] | None = None,
+    *,
+    delay: float,
 ) -> objects.Task:
     """Returns a task as an object for its host."""
     return objects.Task(
@@ -236,7 +267,7 @@ def show(
         instance_uuid=task.instance_uuid,
         project_id=task.project_id,
         group=group or {},
-        delay=pause(task.attempts),
+        delay=delay,
         **_image(task, part, device),
         cleaning=task.cleaning,
         is_cleaning_required=task.is_cleaning_required,
@@ -259,16 +290,10 @@ def _image(task: Task, part: Deployable, device: Device) -> dict[str, Any]:
     }
 
 
-def pause(attempts: int) -> float:
-    """Returns the seconds between a failure and the next attempt."""
-    return backoff.pause(attempts, LONGEST_PAUSE, FIRST_PAUSE)
-
-
-def note_failure(task: Task, error: str) -> None:
-    """Record a failed attempt, and set the time of the next one."""
+def note_failure(task: Task, error: str, due_at: datetime.datetime) -> None:
+    """Record a failed attempt, and when the next one is due."""
     task.attempts += 1
-    task.error = error
-    task.due_at = clock.now() + datetime.timedelta(seconds=pause(task.attempts))
+    task.error, task.due_at = error, due_at
 
 
 def close(task: Task, state: TaskState, result: objects.TaskResult | None = None) -> None:
@@ -336,19 +361,23 @@ def last_clean(session: orm.Session, handle_uuid: str) -> Task | None:
     )
 
 
-def decide(task: Task, decision: Decision, actor: str, reason: str | None = None) -> None:
-    """Record an operator's decision about a failed clean task."""
-    task.state = TaskState.FAILED
+def note_decision(
+    task: Task, state: TaskState, decision: Decision, actor: str, reason: str | None = None
+) -> None:
+    """Record an operator's decision about a failed clean task, and the state that follows."""
+    task.state = state
     task.decision, task.decided_by, task.decision_reason = decision, actor, reason
     task.decided_at = clock.now()
 
 
-def forget_host(session: orm.Session, hostname: str) -> None:
-    """Cancel the open tasks of a host that is forgotten."""
+def end_all(
+    session: orm.Session, hostname: str, before: Collection[TaskState], after: TaskState
+) -> None:
+    """End the tasks of a host that are in one of the states ``before``."""
     session.execute(
         sa.update(Task)
-        .where(Task.hostname == hostname, Task.state.in_((TaskState.OPEN, TaskState.QUARANTINED)))
-        .values(state=TaskState.CANCELLED, finished_at=clock.now()),
+        .where(Task.hostname == hostname, Task.state.in_(before))
+        .values(state=after, finished_at=clock.now()),
         execution_options={'synchronize_session': False},
     )
 

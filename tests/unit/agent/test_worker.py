@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which tasks become one job, and the state of the handles that a worker changes."""
 
+import contextlib
 import uuid
 
 import oslo_messaging as messaging
 import pytest
 
 from cyborg import errors, objects
+from cyborg.agent.bitstreams import Fetched
 from cyborg.agent.worker import Worker
 
 SERVER, OTHER = str(uuid.uuid4()), str(uuid.uuid4())
@@ -202,11 +204,49 @@ class TestLostResults:
             jobs.run()
         assert cleaned == [task, task]
 
+    def test_a_card_is_not_being_programmed_after_the_result_was_told_again(
+        self, jobs, driver, conductor
+    ):
+        worker = Worker('compute1', [driver], conductor, jobs, LoadedImage(), None)
+        worker._pause = lambda attempt: None
+        task = loading('card')
+        for conductor.is_silent in (True, False):
+            worker.perform([task], worker.count)
+            assert worker.cards_being_programmed == {'card'}
+            jobs.run()
+            assert worker.cards_being_programmed == set()
+        [result] = conductor.results
+        assert (result.task_uuid, result.error) == (task.uuid, None)
+
+
+def loading(card):
+    task = work('any', 'program', card)
+    task.handle, task.image = None, {'bitstream_id': OTHER}
+    return task
+
+
+class LoadedImage:
+    """Images of which a device has the wanted one already."""
+
+    @contextlib.contextmanager
+    def fetched(self, wanted, progress, loaded):
+        yield Fetched(OTHER, None, {})
+
+
+def test_only_the_cards_of_programmings_are_being_programmed(worker, jobs):
+    worker.perform([loading('one'), loading('two'), work('part', card='three')])
+    assert worker.cards_being_programmed == {'one', 'two'}
+    jobs.run()
+    assert worker.cards_being_programmed == set()
+
 
 class SilentConductor:
     def __init__(self):
         self.is_silent = True
         self.results = []
+
+    def is_task_wanted(self, context, hostname, task_uuid):
+        return True
 
     def finish_tasks(self, context, hostname, results):
         if self.is_silent:
@@ -249,3 +289,77 @@ def test_a_task_of_a_later_release_fails_and_the_others_are_performed(jobs, driv
     assert [kind for kind, _ in Listener.told] == ['teleport', 'teleport', 'release']
     assert 'does not know the task teleport: upgrade it' in Listener.told[0][1]
     assert Listener.told[2] == ('release', None)
+
+
+class AskedConductor(Conductor):
+    """Gives these answers when it is asked whether a task is wanted; errors are raised."""
+
+    def __init__(self, *answers):
+        self._answers = list(answers)
+        self.results = []
+
+    def is_task_wanted(self, context, hostname, task_uuid):
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def note_progress(self, context, hostname, task_uuid, progress):
+        pass
+
+    def finish_tasks(self, context, hostname, results):
+        self.results += results
+        return []
+
+
+class Region(Driver):
+    def __init__(self):
+        self.loaded = []
+
+    def program(self, card, deployable, path, properties):
+        self.loaded.append(deployable)
+
+    def discover(self):
+        return []
+
+
+class Images:
+    def __init__(self, path):
+        self._path = path
+        self.fetched_images = 0
+
+    @contextlib.contextmanager
+    def fetched(self, wanted, progress, loaded):
+        self.fetched_images += 1
+        yield Fetched(str(uuid.uuid4()), self._path, {})
+
+
+def program(conductor, jobs, path):
+    """Perform a task that loads an image; returns the result, what was fetched and loaded."""
+    region, images = Region(), Images(path)
+    task = work('one', 'program', server=SERVER)
+    task.handle, task.image = None, {'function_name': 'gzip'}
+    Worker('compute1', [region], conductor, jobs, images, None).perform([task])
+    jobs.run()
+    [result] = conductor.results
+    return result, images.fetched_images, region.loaded
+
+
+@pytest.mark.parametrize(
+    'answer',
+    [True, errors.IncompatibleRelease(why='it is older.'), messaging.MessagingTimeout()],
+    ids=['wanted', 'older release', 'no answer'],
+)
+def test_an_image_is_loaded_unless_the_conductor_says_that_nobody_wants_it(jobs, tmp_path, answer):
+    result, fetched, loaded = program(AskedConductor(answer, answer), jobs, tmp_path)
+    assert (result.error, fetched, loaded) == (None, 1, ['part'])
+
+
+@pytest.mark.parametrize(
+    ('answers', 'times'), [((False,), 0), ((True, False), 1)], ids=['at first', 'after fetching']
+)
+def test_an_image_that_nobody_wants_ends_without_a_change(jobs, tmp_path, answers, times):
+    result, fetched, loaded = program(AskedConductor(*answers), jobs, tmp_path)
+    assert 'nothing was loaded' in result.error
+    assert (result.is_touched, result.can_retry) == (False, False)
+    assert (fetched, loaded) == (times, [])

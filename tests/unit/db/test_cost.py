@@ -3,6 +3,7 @@
 
 import contextlib
 import datetime
+import functools
 
 import pytest
 import sqlalchemy as sa
@@ -136,7 +137,8 @@ def test_what_is_owed_is_found_by_indexes(database, fill):
 
 def test_what_a_host_has_to_do_is_found_among_its_own(database, fill):
     fill(DEVICES)
-    for ask in (tasks.pending, tasks.of_host):
+    pending = functools.partial(tasks.pending, pause=float)
+    for ask in (pending, tasks.of_host):
         assert scans(database, lambda session, ask=ask: ask(session, 'stored1')) == set()
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host does again what its requests need: after a restart, or when a card has lost its image."""
 
+import pytest
 import sqlalchemy as sa
 
 from cyborg.db.sqlalchemy import models
@@ -8,6 +9,9 @@ from cyborg.objects import TaskKind, TaskState
 from tests.fixtures.reporting_host import deployable, device, handle
 
 IMAGE = '11111111-1111-4111-8111-111111111111'
+OTHER_IMAGE = '99999999-9999-4999-8999-999999999999'
+ASKS_FOR_OTHER = {'resources:FPGA': '1', 'accel:bitstream_id': OTHER_IMAGE}
+OTHER_SERVER = '22222222-2222-4222-8222-222222222229'
 GROUP = {'resources:FPGA': '1', 'accel:bitstream_id': IMAGE}
 
 
@@ -86,3 +90,137 @@ def test_the_image_of_an_operator_is_loaded_again_for_requests_that_name_none(ho
     plan = host.report(region(content={'function': 'y'}), is_first=True)
     [task] = plan.tasks
     assert (task.kind, task.image) == (TaskKind.PROGRAM, {'bitstream_id': IMAGE})
+
+
+# -- a loss that shows only in a later report --------------------------------------------------
+
+
+def card(*regions, **facts):
+    """A card, with its region if that is shown already."""
+    return device('fpga', deployable('card'), *regions, **facts)
+
+
+def part(**facts):
+    return deployable('part', 'a', parent_name='card', is_programmable=True, **facts)
+
+
+LOADED, OTHER = {'function': 'x', 'shell': 's'}, {'function': 'y', 'shell': 's'}
+
+
+@pytest.fixture
+def programmed(host):
+    """A host with a region that a request holds, with the image that it asks for."""
+    host.report(card(part()))
+    host.bind(host.request(GROUP))
+    end_tasks(host, bitstream_id=IMAGE, bitstream_content=LOADED)
+    return host
+
+
+def pull(host):
+    assert open_kinds(host.report()) == []
+
+
+UNCLEAR = {
+    'pulled, then back without its region': (pull, lambda host: host.report(card())),
+    'pulled, then back without content': (pull, lambda host: host.report(card(part()))),
+    'pulled, then back with a part of its content': (
+        pull,
+        lambda host: host.report(card(part(content={'shell': 's'}))),
+    ),
+    'rebooted, and its region is not there yet': (lambda host: host.report(card(), is_first=True),),
+    'rebooted, and its content cannot be read yet': (
+        lambda host: host.report(card(part()), is_first=True),
+    ),
+    'rebooted, and its driver fails': (
+        lambda host: host.report(is_first=True, driver_status='failed'),
+    ),
+}
+
+
+@pytest.mark.parametrize('rounds', UNCLEAR.values(), ids=UNCLEAR)
+def test_an_image_whose_loss_shows_later_is_loaded_again(programmed, rounds):
+    for each in rounds:
+        each(programmed)
+    assert programmed.states() == ['Bound']
+    # when a later report shows what the region has
+    plan = programmed.report(card(part(content=OTHER)))
+    assert open_kinds(plan) == [TaskKind.PROGRAM]
+    assert programmed.states() == ['Provisioning']
+
+
+@pytest.mark.parametrize('rounds', UNCLEAR.values(), ids=UNCLEAR)
+def test_an_image_that_shows_later_is_not_loaded_again(programmed, rounds):
+    for each in rounds:
+        each(programmed)
+    assert open_kinds(programmed.report(card(part(content=LOADED)))) == []
+    # when another program replaces it afterwards, that is left alone
+    assert open_kinds(programmed.report(card(part(content=OTHER)))) == []
+    assert programmed.states() == ['Bound']
+
+
+def test_the_image_of_an_operator_is_loaded_again_when_its_loss_shows_later(host):
+    host.report(card(part()))
+    host.bind(host.request())
+    end_tasks(host, bitstream_id=IMAGE, bitstream_content=LOADED)
+    host.report(card(), is_first=True)
+    [task] = host.report(card(part(content=OTHER))).tasks
+    assert (task.kind, task.image) == (TaskKind.PROGRAM, {'bitstream_id': IMAGE})
+
+
+def test_an_image_that_was_loaded_since_is_not_loaded_twice(host):
+    # given a region whose content was not seen since its host was started
+    host.report(card(part()))
+    end_tasks(host, bitstream_id=OTHER_IMAGE, bitstream_content=LOADED)
+    host.report(card(part()), is_first=True)
+    # when a bind loads an image into it, and the content cannot be read then
+    host.bind(host.request(GROUP))
+    [task] = host.report(card(part())).tasks
+    host.finish(task, image_uuid=IMAGE)
+    # then the image counts as loaded, whatever it shows
+    assert open_kinds(host.report(card(part(content=OTHER)))) == []
+    assert host.states() == ['Bound']
+
+
+def test_no_image_is_loaded_into_a_region_that_is_not_there(programmed):
+    end_tasks(programmed, bitstream_id=None)
+    assert open_kinds(programmed.report(card(), is_first=True)) == []
+    assert open_kinds(programmed.report(card(part()))) == [TaskKind.PROGRAM]
+
+
+def test_a_card_that_was_away_between_two_reports_has_lost_its_image(programmed):
+    plan = programmed.report(card(part(content=OTHER)), returned=['fpga'])
+    assert open_kinds(plan) == [TaskKind.PROGRAM]
+
+
+# -- an agent that ends while it loads an image ------------------------------------------------
+
+
+@pytest.mark.parametrize('content', [{}, LOADED], ids=['shows nothing', 'shows the old one'])
+def test_an_image_that_may_be_half_replaced_is_not_taken_for_loaded(host, content):
+    # given a region with an image, and another that its host is to load
+    host.report(card(part()))
+    facts = {'visibility': 'public'}
+    end_tasks(host, bitstream_id=OTHER_IMAGE, bitstream_content=LOADED, bitstream_facts=facts)
+    host.bind(host.request(GROUP))
+    host.report(card(part(content=LOADED)))
+    # when its agent ends meanwhile, and finds the image gone when it starts again
+    [task] = host.report(card(part(content=content)), is_first=True).tasks
+    assert task.loaded_image is None
+    host.finish(task, error='The image is gone.', can_retry=False, is_touched=False)
+    assert host.states() == ['BindFailed']
+    host.report(card(part(content=content)))
+    # then a request for the old one has it loaded
+    assert host.all(models.Deployable.bitstream_id)[-1] is None
+    host.bind(host.request(ASKS_FOR_OTHER), server=OTHER_SERVER)
+    [task] = host.report(card(part(content=content))).tasks
+    assert (task.kind, task.image) == (TaskKind.PROGRAM, {'bitstream_id': OTHER_IMAGE})
+
+
+def test_an_image_stays_known_while_another_waits_to_be_loaded(host):
+    host.report(card(part()))
+    end_tasks(host, bitstream_id=OTHER_IMAGE, bitstream_content=LOADED)
+    host.bind(host.request(GROUP))
+    [task] = host.report(card(part(content=LOADED))).tasks
+    # when the agent has run all the time, and has not begun
+    host.finish(task, error='The image is gone.', can_retry=False, is_touched=False)
+    assert host.all(models.Deployable.bitstream_id)[-1] == OTHER_IMAGE

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images that programmable deployables have lost, as the reports of a host show it.
+
+A card that was without power has lost its images. Its content may show that only in a later
+report: until then its deployables are marked as those that may have lost their image.
+"""
+
+import dataclasses
+from collections.abc import Collection, Iterable, Iterator
+
+from cyborg import objects
+from cyborg.conductor.engine.tasks import region_of
+from cyborg.db.sqlalchemy import models
+
+Device = models.Device
+Deployable = models.Deployable
+
+
+@dataclasses.dataclass(frozen=True)
+class Emptied:
+    """A programmable deployable of which requests hold a part, and whose image is not known."""
+
+    part: Deployable
+    #: the requests, by row, that hold it or a function of it
+    holders: frozenset[int]
+    #: whether its card may have lost power since the content was last seen
+    may_have_lost_image: bool
+    #: the image that it had until then
+    lost_image: str | None
+
+
+class LostImages:
+    """Compares the images of a host's deployables with the content that one report shows."""
+
+    def __init__(self) -> None:
+        #: reported deployables, by uuid, that may have lost their image when the report arrived
+        self._suspected: set[str] = set()
+        #: deployable, by uuid -> the image that it has lost with its power
+        self._lost: dict[str, str] = {}
+
+    @staticmethod
+    def suspect(
+        rows: Collection[Device], report: objects.Report, programmed: Collection[str]
+    ) -> None:
+        """Mark the deployables of cards that may have lost power since the last report: the agent
+        has just started, or the card was missing, if only between two reports.
+
+        ``programmed`` are deployables, by uuid, into which an image was to be loaded. An agent that
+        has just started may have ended in the middle of that: the former image is forgotten.
+        Nobody can tell whether it had begun, and if it had not, an image that is wanted again is
+        loaded once more.
+        """
+        reported = {device.key for device in report.devices}
+        returned = {row.key for row in rows if row.is_missing}.union(report.given('returned', ()))
+        for row in rows:
+            if report.is_first or row.key in reported & returned:
+                for part in row.deployables:
+                    if part.is_programmable:
+                        part.may_have_lost_image = True
+                    if report.is_first and part.uuid in programmed:
+                        _forget(part)
+
+    def compare(
+        self, row: Deployable, deployable: objects.Deployable, *, is_programming: bool
+    ) -> None:
+        """Forget the image if the hardware shows other content: another program has loaded that,
+        or the card has loaded its flash after a power cycle. Content that was read while an image
+        is being loaded is not compared."""
+        if row.may_have_lost_image:
+            self._suspected.add(row.uuid)
+        content = deployable.given('content', {})
+        if deployable.bitstream_id:
+            row.bitstream_id, row.bitstream_content = deployable.bitstream_id, content
+            row.may_have_lost_image = False
+        elif content and not is_programming:
+            self._judge(row, content)
+
+    def _judge(self, row: Deployable, content: dict[str, str]) -> None:
+        known = row.bitstream_content or {}
+        # no report has shown the content since the image was loaded: it may be lost already
+        is_lost = bool(row.may_have_lost_image and not known)
+        is_same = all(known.get(name, value) == value for name, value in content.items())
+        if row.bitstream_id and is_same and not is_lost:
+            row.bitstream_content = known | content
+            if known.keys() - content.keys():
+                return  # what is not shown yet may be lost
+        elif row.bitstream_id:
+            if row.may_have_lost_image:
+                self._lost[row.uuid] = row.bitstream_id
+            _forget(row)
+        row.may_have_lost_image = False
+
+    def emptied(self, rows: Iterable[Device]) -> Iterator[Emptied]:
+        """Yields the deployables that may have to be programmed again."""
+        for device in rows:
+            for part in device.deployables:
+                if device.is_missing or not part.is_programmable or part.bitstream_id is not None:
+                    continue
+                within = [each for each in device.deployables if region_of(each) is part]
+                holders = frozenset(
+                    handle.arq_id
+                    for each in within
+                    for handle in each.attach_handles
+                    if handle.arq_id is not None
+                )
+                # another service has loaded the image of an imported one, and its server runs
+                if holders and not any(each.is_imported for each in within):
+                    yield Emptied(
+                        part, holders, part.uuid in self._suspected, self._lost.get(part.uuid)
+                    )
+
+
+def _forget(row: Deployable) -> None:
+    row.bitstream_id = row.bitstream_content = row.bitstream_facts = None

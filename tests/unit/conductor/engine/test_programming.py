@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images that hosts load into regions, and the requests that wait for them."""
+
+import pytest
+import sqlalchemy as sa
+
+from cyborg import errors, objects
+from cyborg.conductor.engine import arqs, tasks
+from cyborg.conductor.engine.unit_of_work import transact
+from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy.arqs import Scope
+from cyborg.objects import TaskKind, TaskState, Withheld
+from tests.fixtures.reporting_host import (
+    CAUSE,
+    NAME,
+    SERVER,
+    SILENT_SINCE,
+    deployable,
+    device,
+    handle,
+)
+
+IMAGE = '11111111-1111-4111-8111-111111111111'
+GROUP = {'resources:FPGA': '1', 'accel:bitstream_id': IMAGE}
+REGIONS = ('region0', 'region1')
+FUNCTIONS = ('function0', 'function1')
+#: what a region shows with the image, and after it has lost it
+LOADED, LOST = {'function': 'x'}, {'function': 'y'}
+
+
+def card(content):
+    """Two regions, and one function in each."""
+    return device(
+        'fpga',
+        deployable('card'),
+        *(
+            deployable(name, parent_name='card', is_programmable=True, content=content)
+            for name in REGIONS
+        ),
+        *(
+            deployable(name, name, parent_name=region)
+            for name, region in zip(FUNCTIONS, REGIONS, strict=True)
+        ),
+    )
+
+
+def region(**facts):
+    """A region that is offered as a whole."""
+    part = deployable('part', 'a', parent_name='card', is_programmable=True, **facts)
+    return device('fpga', deployable('card'), part)
+
+
+def gpu():
+    return device('gpu', deployable('part', handle('a', is_host_prepared=True)))
+
+
+def set_image(host):
+    """Have both regions hold the image."""
+    with host.db.writer() as session:
+        session.execute(
+            sa.update(models.Deployable)
+            .where(models.Deployable.name.in_(REGIONS))
+            .values(bitstream_id=IMAGE, bitstream_content=LOADED)
+        )
+
+
+def load(host, task):
+    """Report that an image was loaded."""
+    return host.finish(task, image_uuid=IMAGE, content=LOADED)
+
+
+def delete_all(host):
+    with transact(host.db, CAUSE) as unit:
+        arqs.delete_of_instance(unit, SERVER)
+
+
+def tasks_of(plan, kind):
+    return [task for task in plan.tasks if task.kind == kind]
+
+
+def test_a_function_is_bound_when_its_own_region_is_programmed(host):
+    # given a server with a function in each of two regions, whose host has lost power
+    host.report(card(LOADED))
+    host.bind(host.request(), host.request(), provider=FUNCTIONS)
+    set_image(host)
+    first, second = host.report(card(LOST), is_first=True).tasks
+    assert (first.kind, second.kind) == (TaskKind.PROGRAM, TaskKind.PROGRAM)
+    assert host.states() == ['Provisioning', 'Provisioning']
+    # when one region has its image again
+    load(host, first)
+    assert host.states() == ['Bound', 'Provisioning']
+    assert host.all(models.Task.state) == [TaskState.DONE, TaskState.OPEN]
+    # when the other has it too
+    load(host, second)
+    assert host.states() == ['Bound', 'Bound']
+
+
+def test_a_prepared_handle_does_not_complete_the_function_beside_it(host):
+    # given a server with a vGPU and a function of an FPGA, whose host has lost power
+    host.report(card(LOADED), gpu())
+    host.bind(host.request(), host.request(), provider=('part', FUNCTIONS[0]))
+    [prepare] = host.report(card(LOADED), gpu()).tasks
+    host.finish(prepare)
+    assert host.states() == ['Bound', 'Bound']
+    set_image(host)
+    plan = host.report(card(LOST), gpu(), is_first=True)
+    assert host.states() == ['Provisioning', 'Provisioning']
+    # when the vGPU is prepared again
+    [prepare] = tasks_of(plan, TaskKind.PREPARE)
+    host.finish(prepare)
+    assert host.states() == ['Bound', 'Provisioning']
+    # when the region has its image again
+    [program] = tasks_of(plan, TaskKind.PROGRAM)
+    load(host, program)
+    assert host.states() == ['Bound', 'Bound']
+
+
+def test_a_function_is_not_offered_while_its_region_is_programmed(host):
+    # given a function whose region is programmed again after a loss of power
+    host.report(card(LOADED))
+    host.bind(host.request(), host.request(), provider=FUNCTIONS)
+    set_image(host)
+    first, second = host.report(card(LOST), is_first=True).tasks
+    # when its server goes
+    delete_all(host)
+    assert set(host.all(models.AttachHandle.withheld)) == {Withheld.PROGRAMMING}
+    # then it can be had when the region has its image
+    load(host, first)
+    load(host, second)
+    assert set(host.all(models.AttachHandle.withheld)) == {None}
+
+
+def test_an_image_is_loaded_for_the_project_for_which_a_request_is_bound(host):
+    host.report(region())
+    host.bind(host.request(GROUP, project_id='admins'), owner='mine')
+    [task] = host.report(region()).tasks
+    assert (task.kind, task.project_id) == (TaskKind.PROGRAM, 'mine')
+
+
+def test_a_private_image_that_is_loaded_counts_for_the_project_of_the_bind_only(host):
+    host.report(region())
+    owned = {'owner': 'mine', 'visibility': 'private'}
+    host.bind(host.request(GROUP, project_id='mine'), owner='mine')
+    [task] = host.report(region()).tasks
+    host.finish(task, image_uuid=IMAGE, image_facts=owned)
+    delete_all(host)
+    # when others create requests for its owner
+    host.bind(host.request(GROUP, project_id='admins'), owner='mine')
+    assert host.states() == ['Bound']
+    delete_all(host)
+    # when its owner creates requests for others
+    host.bind(host.request(GROUP, project_id='mine'), owner='other')
+    assert host.states() == ['BindStarted']
+
+
+def is_wanted(host, task, hostname=NAME):
+    with host.db.reader() as session:
+        return tasks.is_wanted(session, hostname, task.uuid)
+
+
+def program_for_operator(host):
+    [uuid] = [
+        uuid
+        for uuid, name in zip(
+            host.all(models.Deployable.uuid), host.all(models.Deployable.name), strict=True
+        )
+        if name.endswith('part')
+    ]
+    with transact(host.db, CAUSE) as unit:
+        tasks.program_for_operator(unit, uuid, IMAGE)
+
+
+def fail_overdue(host):
+    with host.db.writer() as session:
+        session.execute(sa.update(models.ExtArq).values(bind_deadline=SILENT_SINCE))
+    with transact(host.db, CAUSE) as unit:
+        arqs.fail_overdue(unit)
+
+
+def unbind_all(host):
+    with transact(host.db, CAUSE) as unit:
+        arqs.unbind(unit, Scope(None, SILENT_SINCE), host.all(models.ExtArq.uuid))
+
+
+ends = pytest.mark.parametrize(
+    'end', [fail_overdue, unbind_all, delete_all], ids=['deadline', 'unbind', 'delete']
+)
+
+
+@ends
+def test_a_region_is_cleaned_after_the_last_image_that_may_come(host, end):
+    # given a bind that waits for an image, and an attempt to load it that is retried
+    host.report(region())
+    host.bind(host.request(GROUP | {'accel:cleaning': 'full'}))
+    [program] = host.report(region()).tasks
+    [program] = host.finish(program, 'Glance answers 503.', is_touched=False)
+    # when the request lets its region go, the retry comes first
+    end(host)
+    [program] = host.report(region()).tasks
+    assert program.kind == TaskKind.PROGRAM
+    load(host, program)
+    assert host.all(models.AttachHandle.withheld) == ['cleaning']
+    # then the clean-up, and nothing after it
+    [clean] = host.report(region()).tasks
+    assert clean.kind == TaskKind.CLEAN
+    host.finish(clean, steps=[objects.Step(name='blank', seconds=1.0)])
+    assert host.all(models.AttachHandle.withheld) == [None]
+    assert host.report(region()).tasks == []
+
+
+def test_a_function_is_cleaned_after_the_image_that_is_loaded_into_its_region(host):
+    # given a server whose host loads the image of its region again
+    host.report(card(LOADED))
+    host.bind(host.request({'resources:FPGA': '1', 'accel:cleaning': 'full'}), provider='function0')
+    set_image(host)
+    [program] = host.report(card(LOST), is_first=True).tasks
+    # when the server is deleted meanwhile
+    delete_all(host)
+    [program] = host.report(card(LOST)).tasks
+    assert program.kind == TaskKind.PROGRAM
+    load(host, program)
+    [clean] = host.report(card(LOADED)).tasks
+    assert clean.kind == TaskKind.CLEAN
+
+
+@ends
+def test_a_host_learns_that_the_request_for_an_image_has_ended(host, end):
+    host.report(region())
+    host.bind(host.request(GROUP))
+    [program] = host.report(region()).tasks
+    assert is_wanted(host, program)
+    end(host)
+    assert not is_wanted(host, program)
+    # when the host has ended the task, the region is free and unchanged
+    host.finish(program, 'The request has ended.', can_retry=False, is_touched=False)
+    assert host.all(models.AttachHandle.withheld) == [None]
+
+
+def test_the_image_of_a_running_server_is_wanted_until_the_server_goes(host):
+    host.report(region())
+    host.bind(host.request(GROUP))
+    [program] = host.report(region()).tasks
+    load(host, program)
+    # when its host has lost power
+    [program] = host.report(region(content=LOST), is_first=True).tasks
+    assert host.states() == ['Provisioning']
+    assert is_wanted(host, program)
+    delete_all(host)
+    assert not is_wanted(host, program)
+
+
+def test_what_an_operator_loads_is_always_wanted(host):
+    host.report(region())
+    program_for_operator(host)
+    [program] = host.report(region()).tasks
+    assert is_wanted(host, program)
+    # but not from another host, nor when it was done
+    assert not is_wanted(host, program, 'compute2')
+    load(host, program)
+    assert not is_wanted(host, program)
+
+
+def test_an_operator_does_not_rely_on_a_task_whose_request_has_ended(host):
+    host.report(region())
+    host.bind(host.request(GROUP))
+    [program] = host.report(region()).tasks
+    # given that the same image is being loaded for a request, nothing more is to be done
+    program_for_operator(host)
+    delete_all(host)
+    with pytest.raises(errors.CannotProgram, match='wait until that has ended'):
+        program_for_operator(host)
+    host.finish(program, 'The request has ended.', can_retry=False, is_touched=False)
+    program_for_operator(host)
+    [program] = host.report(region()).tasks
+    assert program.arq_uuid is None
