@@ -181,7 +181,7 @@ class Deployed(Deployment):
             'placement',
             uwsgi(
                 address(self.placement_url)[1],
-                'tools.bench.placement_app:application',
+                'tools.bench.placement_app:make()',
                 str(directory / 'placement.db'),
                 PLACEMENT_PROCESSES,
             ),

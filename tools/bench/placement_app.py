@@ -4,10 +4,14 @@
 import fcntl
 import pathlib
 import sys
+from wsgiref.types import WSGIApplication
 
 from cyborg.clients import embedded_placement
 
-_path = pathlib.Path(sys.argv[1])
-with _path.with_suffix('.lock').open('w') as _lock:
-    fcntl.flock(_lock, fcntl.LOCK_EX)  # the first process creates the database
-    application = embedded_placement.load(_path)
+
+def make() -> WSGIApplication:
+    """Return the application; the first argument of the process is the path of the file."""
+    path = pathlib.Path(sys.argv[1])
+    with path.with_suffix('.lock').open('w') as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the first process creates the database
+        return embedded_placement.load(path)

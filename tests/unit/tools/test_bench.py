@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The benchmark's own arithmetic; what it measures is tried in tests/functional."""
 
+import importlib
+import pkgutil
 import types
 
 import pytest
 
-from tools.bench import deployed_site, html_report, load, results, targets, text_report
+from tools import bench
+from tools.bench import deployed_site, html_report, image_fetch, load, results, targets, text_report
 from tools.bench.figures import (
     Better,
     Change,
@@ -16,6 +19,21 @@ from tools.bench.figures import (
     life_floor,
     percentile,
 )
+
+
+@pytest.mark.parametrize(
+    'name', [each.name for each in pkgutil.iter_modules(bench.__path__, 'tools.bench.')]
+)
+def test_each_module_can_be_imported(name):
+    """Some are started by hand only."""
+    assert importlib.import_module(name).__doc__
+
+
+def test_fetching_an_image_is_measured(capfd):
+    image_fetch.main(['1'])
+    first, second = capfd.readouterr().out.splitlines()
+    assert first.split()[:4] == ['1', 'MiB', 'from', 'Glance']
+    assert second.split()[:5] == ['1', 'MiB', 'from', 'the', 'cache']
 
 
 def figure(value, better=Better.LESS, **at):
