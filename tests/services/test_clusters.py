@@ -3,9 +3,7 @@
 page about high availability says."""
 
 import contextlib
-import pathlib
 import re
-import textwrap
 import threading
 import time
 
@@ -20,28 +18,16 @@ from cyborg.conductor.engine.limits import UNLIMITED
 from cyborg.conductor.engine.unit_of_work import transact
 from cyborg.db.sqlalchemy import engine, migration, models
 from cyborg.db.sqlalchemy.history import Cause
+from tests.fixtures import pages
 from tests.fixtures.cloud import eventually
 from tests.fixtures.processes import PATIENCE, Deployment
 from tools import services
 from tools.services.clusters import ClusteredRabbitMQ, GaleraNode, HAProxy, Standby
 
 pytestmark = pytest.mark.timeout(900)
-PAGE = pathlib.Path(__file__).parents[2] / 'doc/source/admin/high-availability.rst'
+PAGE = 'admin/high-availability.rst'
 FPGA = {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
 THREADS = 4
-
-
-def shown(first_line, part=''):
-    """The block of the page with this first line, and this part, as an operator copies it."""
-    blocks = re.findall(
-        r'^\.\. code-block:: \w+\n\n((?:   .*\n|\n)+)', PAGE.read_text(), re.MULTILINE
-    )
-    [found] = [
-        text
-        for text in map(textwrap.dedent, blocks)
-        if text.startswith(f'{first_line}\n') and part in text
-    ]
-    return found
 
 
 class Writers:
@@ -118,7 +104,7 @@ def nodes():
 
 @pytest.fixture
 def proxy(nodes):
-    text = shown('listen cyborg-database')
+    text = pages.block(PAGE, 'none', 'listen cyborg-database')
     made = HAProxy('')
     for number, port in enumerate([made.port, *(node.port for node in nodes)]):
         address = f'10.0.0.{10 + number}:3306'
@@ -155,7 +141,7 @@ def is_synced(node):
 @pytest.fixture
 def options(tmp_path):
     """The options of the page, but for the URL."""
-    text = shown('[database]', 'wsrep')
+    text = pages.block(PAGE, 'ini', 'wsrep')
     assert 'mysql_wsrep_sync_wait = 1' in text
     path = tmp_path / 'cyborg.conf'
     path.write_text(re.sub('^connection = .*\n', '', text, flags=re.MULTILINE))
@@ -208,7 +194,7 @@ def test_a_standby_that_was_promoted_is_found_by_the_second_host_of_the_url():
             connection.execute(sa.text("ALTER SYSTEM SET synchronous_standby_names = '*'"))
             connection.execute(sa.text('SELECT pg_reload_conf()'))
         [url] = re.findall(
-            '^connection = (postgresql.*db2.*)$', shown('[database]', 'db2'), re.MULTILINE
+            '^connection = (postgresql.*db2.*)$', pages.block(PAGE, 'ini', 'db2'), re.MULTILINE
         )
         for old, new in {
             'PASS': primary.password,
@@ -246,7 +232,7 @@ def brokers():
 def test_services_go_on_with_another_broker_of_the_url(tmp_path, brokers, database, queues):
     # given services that know three brokers
     hosts = ','.join(re.match('rabbit://(.*)/', each.url)[1] for each in brokers)
-    options = shown('[oslo_messaging_rabbit]', 'quorum') if queues == 'quorum' else ''
+    options = pages.block(PAGE, 'ini', 'quorum') if queues == 'quorum' else ''
     assert ('rabbit_quorum_queue = true' in options) is (queues == 'quorum')
     with Deployment(
         tmp_path, f'rabbit://{hosts}/', database.url, conductor=options, api=options

@@ -24,7 +24,7 @@ import sqlalchemy as sa
 from cyborg.db.sqlalchemy import clock, models
 from cyborg.objects import HandleType
 from cyborg.objects.arq_states import State
-from tests.fixtures import fpga
+from tests.fixtures import fpga, pages
 from tests.fixtures.cloud import eventually
 from tests.fixtures.processes import PATIENCE, Deployment
 from tools import services
@@ -38,18 +38,10 @@ BIND_TIMEOUT, PROGRAM_TIMEOUT, SWEEP = 20, 20, 2  #: seconds
 LATEST_ANSWER = 10
 #: seconds after a fault in which services may still answer 5xx: they connect again
 RECOVERY = 10
-#: the same after a restart of the broker, counted from when it is ready: services try to connect
-#: every four seconds, and a call that was sent before both of its ends are connected is lost
-BROKER_RECOVERY = 20
+#: the share of the time in which nothing is away, and nothing may fail
+QUIET = 1 / 4
 #: the API answers before LATEST_ANSWER, however many conductors it loses on the way
-API = """\
-bind_wait = 3
-call_monitor_timeout = 2
-read_timeout = 5
-api_workers = 32
-[DEFAULT]
-rpc_response_timeout = 8
-"""
+API = pages.block('admin/high-availability.rst', 'ini', 'bind_wait')
 #: seconds for all to settle: an event that a dead conductor was sending is sent again after 60
 SETTLING = 240
 #: what is added to a deadline because machines are slow: what was killed may take half a minute
@@ -234,41 +226,75 @@ class NovaClient:
 class Killer:
     """Ends services and servers, at random instants, and starts them again."""
 
-    def __init__(self, deployment, broker, database):
-        self._deployment, self._broker = deployment, broker
+    def __init__(self, deployment):
+        self._deployment = deployment
         self._random = random.Random(SEED)
-        self._targets = [(self._end_service, process) for process in deployment.processes * 2]
-        self._targets += [
-            (self._end_server, broker),
-            (self._end_server, database),
-            (self._reboot, 'compute2'),
-            (self._switch_off, 'compute3'),
-            (self._break_nova, deployment.nova),
-        ]
+        self.begin = time.monotonic()  #: when it began to kill
         self.outages = []  #: begin and end of what keeps requests from ending
         self.windows = []  #: the same by the monotonic clock, with the time to recover
         self.broker_returns = []  #: when the broker was ready again, by that clock
 
-    def run(self, seconds):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            # some before the last one is up again, some when all have found together, some after
-            # a time in which nothing may fail
-            time.sleep(self._random.choice([0.1, 1, 1, 5, 5, 2 * RECOVERY]) * self._random.random())
-            act, target = self._random.choice(self._targets)
-            with self._outage(BROKER_RECOVERY if target is self._broker else RECOVERY):
-                act(target)
+    def run(self, seconds, broker, database):
+        targets = [(self._end_service, process) for process in self._deployment.processes * 2]
+        targets += [
+            (self._end_server, broker),
+            (self._end_server, database),
+            (self._reboot, 'compute2'),
+            (self._switch_off, 'compute3'),
+            (self._break_nova, self._deployment.nova),
+        ]
+        self.begin = time.monotonic()
+        while time.monotonic() < self.begin + seconds:
+            for _ in range(self._random.randint(4, 8)):
+                # some before the last one is up again, some when all have found together
+                time.sleep(self._random.choice([0.1, 1, 1, 5, 5]) * self._random.random())
+                act, target = self._random.choice(targets)
+                with self.outage():
+                    act(target)
+                if target is broker:
+                    self.broker_returns.append(time.monotonic())
+            self._rest()
         for process in self._deployment.processes:
             assert process.is_alive, f'{process.name} ended by itself'
 
+    def _rest(self):
+        """Return after a time without faults that is as long as it must be for now."""
+        self.await_recovery()
+        while self.quiet() < QUIET * (time.monotonic() - self.begin) + 1:
+            time.sleep(0.1)
+
+    def quiet(self):
+        """For how many seconds nothing was away or recovering, until now."""
+        now, quiet, last = time.monotonic(), 0, self.begin
+        for begin, end in sorted(self.windows):
+            quiet += max(begin - last, 0)
+            last = max(last, end)
+        return quiet + max(now - last, 0)
+
+    def kill(self, *services):
+        """Kill one service after the other at random instants, and start each again."""
+        for service in services:
+            time.sleep(self._random.uniform(0, 2))
+            say(f'kill {service.name}')
+            with self.outage():
+                service.kill()
+                time.sleep(self._random.uniform(0, 1.5))
+                service.start()
+
+    def choose(self, services):
+        return self._random.choice(list(services))
+
+    def await_recovery(self):
+        """Return when services may no longer answer 5xx."""
+        time.sleep(max(0, max(end for _, end in self.windows) - time.monotonic()))
+
     @contextlib.contextmanager
-    def _outage(self, recovery):
+    def outage(self):
+        """Something is away meanwhile."""
         begin, moment = clock.now(), time.monotonic()
         yield
         self.outages.append((begin, clock.now()))
-        self.windows.append((moment, time.monotonic() + recovery))
-        if recovery == BROKER_RECOVERY:
-            self.broker_returns.append(time.monotonic())
+        self.windows.append((moment, time.monotonic() + RECOVERY))
 
     def _end_service(self, service):
         way = self._random.choice(['kill', 'kill', 'kill', 'worker', 'master', 'terminate'])
@@ -385,13 +411,21 @@ def _hosts(deployment, arqs, handles):
             yield f'{handle.uuid} on {host} is not clean: {handle.withheld}'
 
 
+def _functions(deployment):
+    """What the regions of compute3 do. One that is being loaded has no port meanwhile."""
+    ports = (deployment.kernels['compute3'].directory / 'devices').glob('**/afu_id')
+    with contextlib.suppress(FileNotFoundError):
+        return [port.read_text().strip() for port in ports]
+    return []
+
+
 def _images(deployment, arqs):
-    [port] = (deployment.kernels['compute3'].directory / 'devices').glob('**/afu_id')
+    loaded = _functions(deployment)
     for arq in arqs.values():
         wanted = arq.group.get('accel:bitstream_id')
         if wanted and arq.state == State.BOUND:
             function = deployment.glance.images[wanted]['function_uuid']
-            if port.read_text().strip() != function.replace('-', ''):
+            if loaded != [function.replace('-', '')]:
                 yield f'{arq.uuid} is bound, and its region does not do {function}'
     for task in deployment.rows(sa.select(models.Task.uuid).where(models.Task.state == 'open')):
         yield f'task {task.uuid} is not done'
@@ -440,7 +474,20 @@ def _clients(clients, arqs):
 
 
 def overdue(deployment, outages):
-    """Binds that took longer than they may, not counting when nobody could end them."""
+    """Binds that took longer than they may."""
+    times = bind_times(deployment, outages)
+    say(f'the longest bind took {max(times.values()):.1f} s')
+    return [
+        f'{arq} was in BindStarted for {took} s'
+        for arq, took in times.items()
+        if took > BIND_TIMEOUT + PROGRAM_TIMEOUT + SWEEP + SLACK
+    ]
+
+
+def bind_times(deployment, outages):
+    """The longest time for which each request was in BindStarted, not counting when nobody could
+    end that."""
+    times = {}
     step = models.ArqTransition
     since = {}
     for arq, state, at in deployment.rows(
@@ -451,14 +498,13 @@ def overdue(deployment, outages):
             out = sum(
                 max((min(end, at) - max(begin, began)).total_seconds(), 0) for begin, end in outages
             )
-            took = (at - began).total_seconds() - out
-            if took > BIND_TIMEOUT + PROGRAM_TIMEOUT + SWEEP + SLACK:
-                yield f'{arq} was in BindStarted for {took} s'
+            times[arq] = max(times.get(arq, 0), (at - began).total_seconds() - out)
         if state == State.BIND_STARTED:
             since[arq] = at
+    return times
 
 
-def tell(answers, windows, broker_returns):
+def tell(answers, killer):
     """What clients saw of it."""
     times = sorted(each.took for each in answers)
     failed = [each for each in answers if each.status >= 500]
@@ -466,13 +512,14 @@ def tell(answers, windows, broker_returns):
         f'{len(answers)} answers, half within {times[len(times) // 2]:.3f} s, the 99th of a '
         f'hundred within {times[len(times) * 99 // 100]:.2f} s, the last after {times[-1]:.1f} s; '
         f'{len(failed)} were 5xx, '
-        f'{sum(not each.is_within(windows) for each in failed)} of them outside of faults'
+        f'{sum(not each.is_within(killer.windows) for each in failed)} of them outside of faults'
     )
-    for back in broker_returns:
-        late = [each.end - back for each in failed if back < each.end < back + BROKER_RECOVERY]
+    for back in killer.broker_returns:
+        late = [each.end - back for each in failed if back < each.end < back + 2 * RECOVERY]
         say(f'the last 5xx came {max(late, default=0):.1f} s after the broker was back')
 
 
+@pytest.mark.flaky(reruns=0)  # what is lost once in two runs is lost
 @pytest.mark.timeout(SECONDS + SETTLING + 600)
 @pytest.mark.parametrize('database', [services.mariadb, services.postgresql], indirect=True)
 def test_nothing_is_lost_or_left_behind_by_kills(tmp_path, broker, database):
@@ -503,9 +550,10 @@ def test_nothing_is_lost_or_left_behind_by_kills(tmp_path, broker, database):
         clients = [NovaClient(deployment, providers, number, over) for number in range(CLIENTS)]
         for client in clients:
             client.start()
-        killer = Killer(deployment, broker, database)
+        killer = Killer(deployment)
         try:
-            killer.run(SECONDS)
+            killer.run(SECONDS, broker, database)
+            quiet, seconds = killer.quiet(), time.monotonic() - killer.begin
         finally:
             over.set()
             for client in clients:
@@ -513,7 +561,9 @@ def test_nothing_is_lost_or_left_behind_by_kills(tmp_path, broker, database):
         bound = sum(client.bound for client in clients)
         say(f'{bound} servers were bound, {len(killer.outages)} things killed')
         answers = [each for client in clients for each in client.answers]
-        tell(answers, killer.windows, killer.broker_returns)
+        calm = [each for each in answers if not each.is_within(killer.windows)]
+        say(f'{quiet:.1f} of {seconds:.1f} s were outside of faults, with {len(calm)} answers')
+        tell(answers, killer)
         end = time.monotonic() + SETTLING
         while (left := list(problems(deployment, clients))) and time.monotonic() < end:
             time.sleep(1)
@@ -521,12 +571,9 @@ def test_nothing_is_lost_or_left_behind_by_kills(tmp_path, broker, database):
         assert left == []
         assert [each for client in clients for each in client.mistakes] == []
         assert [str(each) for each in answers if each.took > LATEST_ANSWER] == []
-        assert [
-            str(each)
-            for each in answers
-            if each.status >= 500 and not each.is_within(killer.windows)
-        ] == []
-        assert list(overdue(deployment, killer.outages)) == []
+        assert [str(each) for each in calm if each.status >= 500] == []
+        assert overdue(deployment, killer.outages) == []
+        assert quiet > QUIET * seconds and len(calm) > CLIENTS
         assert bound > CLIENTS and any(client.kept for client in clients)
         done = dict(
             map(

@@ -15,6 +15,7 @@ from tests.fixtures.cloud import eventually
 from tests.fixtures.processes import PATIENCE
 
 pytestmark = [
+    pytest.mark.flaky(reruns=0),  # what is lost once in two runs is lost
     pytest.mark.timeout(900),
     pytest.mark.filterwarnings('ignore::PendingDeprecationWarning'),  # of the SDK, by itself
 ]
@@ -228,11 +229,29 @@ def test_servers_are_built_on_a_host_whose_card_is_pulled_and_plugged(cloud):
     cloud.settle()
 
 
+def test_a_server_whose_card_is_pulled_while_it_is_bound_is_in_error_and_leaves_nothing(cloud):
+    before = offered(cloud)
+    host = cloud.kernels['compute1'].host
+    with cloud.hanging():
+        server = cloud.boot('one', compute='compute1')
+        eventually(cloud.is_preparing, PATIENCE)
+        host.pull_out(nova.GPU)
+    try:
+        cloud.wait(server, 'ERROR')
+        assert cloud.arqs(instance=server.id) == []
+        cloud.delete(server)
+    finally:
+        host.plug_in('10de:1eb8', at=nova.GPU)
+    eventually(lambda: offered(cloud) == before, PATIENCE)
+    cloud.settle()
+    cloud.wait(cloud.boot('all', compute='compute1'))
+
+
 # -- services that die ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize('victim', ['api', 'conductor1', 'compute1'])
-def test_a_service_that_is_killed_while_a_server_is_built_loses_nothing(cloud, victim):
+def build_while_killed(cloud, victim):
+    """Returns a server that was being built when a service was killed; it is back."""
     [process] = [each for each in cloud.processes if each.name == victim]
     with cloud.hanging():
         server = cloud.boot('two', compute='compute1')
@@ -240,7 +259,23 @@ def test_a_service_that_is_killed_while_a_server_is_built_loses_nothing(cloud, v
         process.kill()
     process.start()
     eventually(cloud.answers, PATIENCE)
-    eventually(lambda: cloud._at_rest(server), PATIENCE)
+    return server
+
+
+@pytest.mark.parametrize('victim', ['conductor1', 'compute1'])
+def test_a_server_is_built_although_a_service_is_killed_meanwhile(cloud, victim):
+    server = cloud.wait(build_while_killed(cloud, victim))
+    assert len(cloud.accelerators(server)) == 2
+    cloud.settle()
+    cloud.delete(server)
+    cloud.settle()
+    cloud.wait(cloud.boot('all', compute='compute1'))
+
+
+def test_an_api_that_is_killed_while_a_server_is_built_loses_nothing(cloud):
+    server = build_while_killed(cloud, 'api')
+    # Nova gets no answer to its bind, and may give up
+    eventually(lambda: cloud.at_rest(server), PATIENCE)
     cloud.delete(server)
     cloud.settle()
     cloud.wait(cloud.boot('all', compute='compute1'))

@@ -15,6 +15,7 @@ import pytest
 import requests
 import sqlalchemy as sa
 
+from cyborg.conf import api
 from cyborg.db.sqlalchemy import clock
 from tests.fixtures import fpga
 from tests.fixtures.cloud import eventually
@@ -24,6 +25,12 @@ FPGA = {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
 VGPU = {'resources:VGPU': '1'}
 CARD = '0000:3b:00.0'
 REGION = f'compute1_{fpga.ADDRESS}_region0'
+
+
+def default(name):
+    """The default of an option of the API."""
+    [found] = [option.default for option in api.OPTS if option.name == name]
+    return found
 
 
 def states(deployment):
@@ -300,6 +307,45 @@ def processes_connected_to(port):
                     if os.readlink(link) in inodes:
                         found.add(int(process.name))
     return found
+
+
+# -- no conductor ----------------------------------------------------------------------------
+
+#: what an API has whose operator sets nothing; other tests have options of their own
+DEFAULTS = f"""\
+bind_wait = {default('bind_wait')}
+call_monitor_timeout = {default('call_monitor_timeout')}
+read_timeout = {default('read_timeout')}
+[DEFAULT]
+rpc_response_timeout = 60
+"""
+
+
+@pytest.mark.parametrize('deployment', [DEFAULTS], ids=['defaults'], indirect=True)
+def test_without_a_conductor_every_request_is_answered_within_five_seconds(deployment):
+    # given a request that could be bound
+    deployment.host()
+    deployment.profile('fpga', FPGA)
+    [arq] = deployment.request('fpga')
+    rp = deployment.rp()
+    # when all conductors are killed
+    for conductor in deployment.conductors:
+        conductor.kill()
+    # then whatever a client asks for, it soon hears that it has to come again
+    path = '/accelerator_requests'
+    for ask in (
+        lambda: deployment.call('GET', path),
+        lambda: deployment.call('POST', path, json={'device_profile_name': 'fpga'}),
+        lambda: deployment.bind(arq, rp=rp),
+        lambda: deployment.unbind(arq),
+        lambda: deployment.call('DELETE', f'{path}?arqs={arq["uuid"]}'),
+    ):
+        begin = time.monotonic()
+        answer = ask()
+        took = time.monotonic() - begin
+        asked = f'{answer.request.method} after {took:.1f} s: {answer.text}'
+        assert answer.status_code == 503 and 'Retry-After' in answer.headers, asked
+        assert took < 5, asked
 
 
 # -- servers that come late, or go and come back ---------------------------------------------

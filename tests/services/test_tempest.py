@@ -47,6 +47,6 @@ def deployment(tmp_path, broker, database, identity):
 @pytest.mark.filterwarnings('ignore::PendingDeprecationWarning')  # of the SDK, by itself
 def test_the_public_plugin_finds_what_it_expects(deployment, identity, tmp_path):
     verdicts, written = Tempest(tmp_path, identity).run(API_TESTS)
-    assert len(verdicts) >= 40, written
+    assert len(verdicts) == 42, written
     others = {name: verdict for name, verdict in verdicts.items() if verdict != 'ok'}
     assert others == dict.fromkeys(WRONG, 'FAILED'), written
