@@ -20,9 +20,18 @@ class UdevEvent:
     subsystem: str
     device: str
 
+    @property
+    def removed(self) -> str | None:
+        """The address of the PCI function that was removed; ANY if events were lost."""
+        if self == LOST:
+            return ANY
+        return self.device if (self.action, self.subsystem) == ('remove', 'pci') else None
 
+
+#: Stands for all devices.
+ANY = 'any'
 #: Stands for events that were lost.
-LOST = UdevEvent('change', 'any', 'any')
+LOST = UdevEvent('change', ANY, ANY)
 
 OnEvent = Callable[[UdevEvent], None]
 

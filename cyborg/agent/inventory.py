@@ -15,7 +15,7 @@ from oslo_log import log
 from cyborg import backoff, context, errors, metrics, objects, release
 from cyborg.accelerator import mdev, pci
 from cyborg.accelerator.sysfs import Sysfs
-from cyborg.agent import driver_guard
+from cyborg.agent import driver_guard, hotplug
 from cyborg.agent.readiness import Readiness
 from cyborg.agent.worker import Worker
 from cyborg.clients.placement import Placement
@@ -108,8 +108,9 @@ class Inventory:
         self._awake.set()
 
     def note_removal(self, address: str) -> None:
-        """Remember that a PCI function was removed. If it is back when the next round looks, its
-        card may have been without power nevertheless. Any thread may call this."""
+        """Remember that a PCI function was removed, or that any may have been (hotplug.ANY). If it
+        is back when the next round looks, its card may have been without power nevertheless. Any
+        thread may call this."""
         self._removed.add(address)
 
     def beat(self) -> None:
@@ -205,7 +206,11 @@ class Inventory:
             states,
             done,
             prepared=prepared,
-            returned=[device.key for device in found if _control_addresses(device) & removed],
+            returned=[
+                device.key
+                for device in found
+                if hotplug.ANY in removed or _control_addresses(device) & removed
+            ],
             mdevs=mdevs,
             in_flux=sorted(in_flux),
             lost={

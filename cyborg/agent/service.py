@@ -87,8 +87,8 @@ class Agent:
 
     def _on_event(self, event: hotplug.UdevEvent) -> None:
         LOG.debug('%s %s %s', event.action, event.subsystem, event.device)
-        if (event.action, event.subsystem) == ('remove', 'pci'):
-            self.inventory.note_removal(event.device)
+        if event.removed is not None:
+            self.inventory.note_removal(event.removed)
         self.inventory.wake()
 
     def start(self) -> None:

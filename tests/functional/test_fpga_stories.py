@@ -13,6 +13,7 @@ import pytest
 
 from cyborg import errors
 from cyborg.accelerator import pci
+from cyborg.agent import hotplug
 from cyborg.conductor.engine import tasks
 from tests.fixtures.agents import Agents
 from tests.fixtures.cloud import PATIENCE, Cloud, eventually
@@ -836,6 +837,22 @@ def test_a_card_that_is_back_before_its_agent_looks_is_programmed(cloud, host, i
     with host.tree.change():  # no event arrives before both are done
         host.pull_out(ADDRESS)
         host.plug_in('8086:09c4', at=ADDRESS)
+    eventually(lambda: len(host.loaded) == 2)
+    eventually(lambda: shown(cloud, arq)['state'] == 'Bound')
+    assert region(cloud)['bitstream_id'] == image
+
+
+def test_a_card_whose_removal_is_among_lost_events_is_programmed(cloud, host, image, gzip):
+    arq = bound(cloud, gzip)
+    eventually(lambda: trait(FUNCTION) in published(cloud)['traits'])
+    # when there were more events than the socket holds, and the card is back
+    agent = cloud.agent()
+    agent._monitor.stop()
+    host.pull_out(ADDRESS)
+    host.plug_in('8086:09c4', at=ADDRESS)
+    agent._monitor.start()
+    agent._on_event(hotplug.LOST)
+    # then it counts as one that was without power
     eventually(lambda: len(host.loaded) == 2)
     eventually(lambda: shown(cloud, arq)['state'] == 'Bound')
     assert region(cloud)['bitstream_id'] == image
