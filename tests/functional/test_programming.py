@@ -67,6 +67,10 @@ def reserved(cloud):
     return cloud.providers()[REGION]['inventories']['FPGA']['reserved']
 
 
+def wait_for_loading(cloud, host):
+    assert host.is_loading.wait(PATIENCE), deployable(cloud)
+
+
 def in_thread(function, *arguments):
     answers = []
     thread = threading.Thread(target=lambda: answers.append(function(*arguments)))
@@ -159,7 +163,7 @@ def test_a_look_from_before_the_end_of_programming_says_nothing_of_the_image(clo
     image = cloud.glance.add(gbs())
     host.goes_on.clear()
     answer = in_thread(ask, cloud, image)
-    host.is_loading.wait()
+    wait_for_loading(cloud, host)
     inventory = cloud.agent().inventory
     inventory.stop()
     tell = inventory._send_report
@@ -213,7 +217,7 @@ def test_the_same_at_the_same_time_is_no_mistake_either(cloud, host):
     image = cloud.glance.add(gbs())
     host.goes_on.clear()
     first = in_thread(ask, cloud, image)
-    host.is_loading.wait()
+    wait_for_loading(cloud, host)
     second = in_thread(ask, cloud, image)
     host.goes_on.set()
     assert [first().status_code, second().status_code] == [200, 200]
@@ -224,7 +228,7 @@ def test_what_is_under_way_is_not_begun_again(cloud, host):
     image = cloud.glance.add(gbs())
     host.goes_on.clear()
     assert ask(cloud, image).status_code == 202
-    host.is_loading.wait()
+    wait_for_loading(cloud, host)
     assert ask(cloud, image).status_code == 202
     cloud.agent().inventory.wake(must_report=True)
     host.goes_on.set()
@@ -235,7 +239,7 @@ def test_what_is_under_way_is_not_begun_again(cloud, host):
 def test_another_image_waits_for_its_turn(cloud, host):
     host.goes_on.clear()
     first = in_thread(ask, cloud, cloud.glance.add(gbs()))
-    host.is_loading.wait()
+    wait_for_loading(cloud, host)
     answer = ask(cloud, cloud.glance.add(gbs(FIRST_FUNCTION)))
     assert answer.status_code == 409
     assert 'is being loaded into it' in answer.text
@@ -384,7 +388,7 @@ def test_what_is_being_programmed_cannot_be_bound(cloud, host):
     [arq] = cloud.request('fpga')
     host.goes_on.clear()
     assert ask(cloud, cloud.glance.add(gbs())).status_code == 202
-    host.is_loading.wait()
+    wait_for_loading(cloud, host)
     answer = cloud.bind(arq)
     assert answer.status_code == 409
     assert 'try again in a moment' in answer.text
@@ -397,7 +401,7 @@ def test_a_bind_waits_until_what_it_needs_is_programmed(cloud, host):
     [arq] = cloud.request('fpga')
     host.goes_on.clear()
     programming = in_thread(ask, cloud, cloud.glance.add(gbs()))
-    host.is_loading.wait()
+    wait_for_loading(cloud, host)
     binding = in_thread(cloud.bind, arq)
     host.goes_on.set()
     assert programming().status_code == 200
@@ -437,7 +441,7 @@ def test_binding_and_programming_at_once_have_one_winner(cloud, host):
             assert programming() == 409
             assert cloud.unbind(arq).status_code == 202
         else:
-            host.is_loading.wait()
+            wait_for_loading(cloud, host)
             host.goes_on.set()
             assert (bound, programming()) == (409, 202)
             eventually(lambda: deployable(cloud)['program_image'] is None)
@@ -473,7 +477,7 @@ def test_a_device_that_is_gone_is_not_programmed(cloud, host):
 def test_a_card_that_goes_meanwhile_fails_and_is_forgotten(cloud, host):
     host.goes_on.clear()
     programming = in_thread(ask, cloud, cloud.glance.add(gbs()))
-    host.is_loading.wait()
+    wait_for_loading(cloud, host)
     host.pull_out(ADDRESS)
     eventually(lambda: cloud.get('/devices')['devices'][0]['is_missing'])
     host.is_broken = True
@@ -487,7 +491,7 @@ def test_a_card_that_comes_back_meanwhile_is_not_given_out(cloud, host):
     [arq] = cloud.request('fpga')
     host.goes_on.clear()
     assert ask(cloud, cloud.glance.add(gbs())).status_code == 202
-    host.is_loading.wait()
+    wait_for_loading(cloud, host)
     host.pull_out(ADDRESS)
     eventually(lambda: cloud.get('/devices')['devices'][0]['is_missing'])
     host.plug_in('8086:09c4', at=ADDRESS)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sending messages when nobody takes them."""
 
+import os
 import pathlib
 import threading
 import time
@@ -91,8 +92,10 @@ def counter():
 
 
 @pytest.fixture
-def managed(configured, counter, tmp_path):
+def managed(configured, counter, tmp_path, monkeypatch):
     """A transport whose queues have the names of a queue manager."""
+    # it asks when the leader of the process group has started; that of the tests may have ended
+    monkeypatch.setattr(os, 'getpgrp', os.getpid)
     host, process, _ = counter.name.split('_')
     return rpc.transport(
         configured(
