@@ -20,6 +20,14 @@ PARALLEL := -n $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores + (co
 # How the suites run: for instance `make unit PYTEST_ARGS="-n 4 -k arqs"`.
 PYTEST_ARGS ?=
 
+# Tests write thousands of small files, and their databases flush each commit to the disk. Where
+# /dev/shm has room (4 GiB), these files are in memory: the suites take a fraction of the time.
+IN_MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4 * 1024 * 1024 { print "/dev/shm" }')
+ifneq ($(IN_MEMORY),)
+test unit functional coverage test-faults fuzz test-services test-kill test-upgrade test-release \
+on-nova on-glance on-databases test-kernel: export TMPDIR ?= $(IN_MEMORY)
+endif
+
 SCRIPTS := $(shell find .ci devstack tools -type f \( -name '*.sh' -o -path .ci/run \
              -o -name settings -o -path 'devstack/lib/*' \) 2>/dev/null)
 
