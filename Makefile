@@ -25,7 +25,7 @@ PYTEST_ARGS ?=
 IN_MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4 * 1024 * 1024 { print "/dev/shm" }')
 ifneq ($(IN_MEMORY),)
 test unit functional coverage test-faults fuzz test-services test-kill test-upgrade test-release \
-on-nova on-glance on-databases test-kernel: export TMPDIR ?= $(IN_MEMORY)
+on-nova on-databases test-kernel: export TMPDIR ?= $(IN_MEMORY)
 endif
 
 SCRIPTS := $(shell find .ci devstack tools -type f \( -name '*.sh' -o -path .ci/run \
@@ -37,7 +37,7 @@ export PBR_VERSION ?= 0.0.1
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo run test lint shellcheck types unit coverage functional test-faults fuzz test-services test-kill test-upgrade test-release on-nova on-glance on-databases test-kernel bench bench-services docs sample \
+.PHONY: help venv demo run test lint shellcheck types unit coverage functional test-faults fuzz test-services test-kill test-upgrade test-release on-nova on-databases test-kernel bench bench-services docs sample \
         wheels constraints clean
 
 help:  ## show this list
@@ -193,13 +193,14 @@ test-release: venv $(SERIES:%=.venv-%) $(OTHER_PYTHONS:%=.venv-py%)  ## what is 
 
 # What runs on RabbitMQ and a database server. On PostgreSQL the tests are left out in which SQL and
 # transactions have little part: discovery and Placement, HTTP, other services. With every change
-# those run whose subject is SQL, and on MariaDB also those about messages; all run with
-# `test-release`.
+# those run on MariaDB whose subject is SQL or messages, and on PostgreSQL those of binds and of the
+# statements themselves; all run with `test-release`.
 ON_SERVERS := not embedded and not keystone and not clients
 ON_POSTGRESQL := $(ON_SERVERS) and not any_database
 functional_tests = $(patsubst %,tests/functional/test_%.py,$(1))
 ABOUT_SQL := $(call functional_tests,audit availability binds engine hosts_in_trouble lists \
                lost_answers path statements)
+ABOUT_BINDS := $(call functional_tests,binds lists path statements)
 ABOUT_MESSAGES := $(call functional_tests,abandoned bind_waits late_messages os_acc programming \
                repeated_posts reports rounds silent_agents)
 
@@ -225,25 +226,20 @@ test-services: venv  ## the functional and migration tests on real servers, Keys
 	@$(BIN)/python -m tools.services --need prometheus -- $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) \
 	    $(patsubst %,--ignore=%,$(RUN_APART) $(OF_RELEASES)) tests/services tests/unit/etc/test_alerts.py
 	@$(PYTEST) $(PYTEST_ARGS) -k mariadb tests/services/test_kill.py
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target on-nova on-glance on-databases
-	@echo "== Keystone, Glance and the openstack command"
-	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m 'keystone or clients' \
-	    --ignore=tests/functional/test_fpga_pages.py tests/functional
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target on-nova on-databases
+	@echo "== Keystone, Glance, the openstack command and the pages about FPGAs"
+	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m 'keystone or clients' tests/functional
 	@echo "== functional on RabbitMQ and MariaDB"
 	@$(BIN)/python -m tools.services rabbitmq mariadb -- $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m '$(ON_SERVERS)' $(ABOUT_SQL) $(ABOUT_MESSAGES)
 	@echo "== functional on RabbitMQ and PostgreSQL"
-	@$(BIN)/python -m tools.services rabbitmq postgresql -- $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m '$(ON_POSTGRESQL)' $(ABOUT_SQL)
+	@$(BIN)/python -m tools.services rabbitmq postgresql -- $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m '$(ON_POSTGRESQL)' $(ABOUT_BINDS)
 
-# Each of these mostly waits for its servers, and so they run side by side.
+# Both mostly wait for their servers, and so they run side by side.
 on-nova:
 	@echo "== servers of a real Nova"
 	@$(PYTEST) $(PYTEST_ARGS) tests/services/test_nova.py
 	@echo "== Nova's own scheduler and libvirt driver"
 	@$(PYTEST) $(PYTEST_ARGS) $(WITH_NOVA)
-
-on-glance:
-	@echo "== the pages about FPGAs, on a real Glance"
-	@$(PYTEST) $(PYTEST_ARGS) -m 'keystone or clients' tests/functional/test_fpga_pages.py
 
 on-databases:
 	@echo "== migrations on MariaDB and PostgreSQL"

@@ -735,7 +735,7 @@ def test_a_bind_without_host_side_work_is_one_call_and_one_transaction(cloud, mo
 
 @pytest.mark.embedded
 def test_hundreds_of_waiting_binds_hold_up_nothing(tmp_path):
-    """500 virtual GPUs of a host that hangs; an instant bind elsewhere, a read and a report."""
+    """200 virtual GPUs of a host that hangs; an instant bind elsewhere, a read and a report."""
     # nothing but its answer may keep a request from waiting on, however long all of them take
     cloud = Cloud(
         tmp_path,
@@ -743,7 +743,7 @@ def test_hundreds_of_waiting_binds_hold_up_nothing(tmp_path):
         '[agent]\ndriver_timeout = 600\n[conductor]\nbind_timeout = 1200\n',
     )
     cloud.start()
-    slots = [f'0000:{bus:02x}:00.0' for bus in range(1, 64)]
+    slots = [f'0000:{bus:02x}:00.0' for bus in range(1, 26)]
     host = cloud.host('compute1', GpuHost, cards=slots)
     cloud.host('compute2')
     cloud.profile('vgpu', VGPU)
@@ -756,7 +756,7 @@ def test_hundreds_of_waiting_binds_hold_up_nothing(tmp_path):
         for each in cloud.get('/deployables?limit=1000')['deployables']
         if each['name'].startswith('compute1_')
     ]
-    places = [rp for rp in rps for _ in range(8)][:500]
+    places = [rp for rp in rps for _ in range(8)]
     instant = cloud.rp('compute2')
 
     arqs = [cloud.request('vgpu') for _ in places]
@@ -771,12 +771,12 @@ def test_hundreds_of_waiting_binds_hold_up_nothing(tmp_path):
     for thread in waiting:
         thread.join()
     pending = cloud.arqs(limit=1000)
-    assert sum(arq['state'] == 'BindStarted' for arq in pending) == 500
+    assert sum(arq['state'] == 'BindStarted' for arq in pending) == 200
     assert cloud.bind(cloud.request('fpga'), host='compute2', rp=instant).status_code == 202
     cloud.agent('compute2').inventory.wake(must_report=True)
     Stubborn.gate.set()
-    cloud.nova.wait_for_events(502, timeout=600)
-    eventually(lambda: sum(arq['state'] == 'Bound' for arq in cloud.arqs(limit=1000)) == 502)
-    assert len(host.mdevs()) == 500
+    cloud.nova.wait_for_events(202, timeout=600)
+    eventually(lambda: sum(arq['state'] == 'Bound' for arq in cloud.arqs(limit=1000)) == 202)
+    assert len(host.mdevs()) == 200
     Stubborn.gate = None
     cloud.stop()

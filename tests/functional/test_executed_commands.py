@@ -15,7 +15,7 @@ import pytest
 import requests
 
 from tests.fixtures import pages, shown
-from tests.fixtures.commands import Commands
+from tests.fixtures.commands import directory_of
 
 pytestmark = pytest.mark.embedded
 PROGRAMS = pathlib.Path(sys.executable).parent
@@ -143,7 +143,7 @@ def shared_shell(tmp_path_factory):
         # commands that a page shows without --config-file find it here
         (directory / '.cyborg').mkdir()
         (directory / '.cyborg/cyborg.conf').symlink_to(directory / 'cyborg-standalone/cyborg.conf')
-        client = Commands('openstackclient', {}).venv / 'bin'
+        client = directory_of('openstackclient')
         environ = {
             'PATH': f'{PROGRAMS}:{client}:{os.environ["PATH"]}',
             'HOME': str(directory),

@@ -11,7 +11,7 @@ import pytest
 from tests.fixtures.world import World
 
 pytestmark = pytest.mark.embedded
-COUNT = int(os.environ.get('CYBORG_FAULT_HISTORIES', '100'))
+COUNT = int(os.environ.get('CYBORG_FAULT_HISTORIES', '50'))
 FIRST = int(os.environ.get('CYBORG_FAULT_SEED', '1'))
 #: so many are one test, so that several processes can share them
 TOGETHER = 25

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from tests.fixtures import pages, shown
-from tests.fixtures.commands import ROOT, VENVS
+from tests.fixtures.commands import venv_of
 from tools.services import packages
 
 pytestmark = pytest.mark.embedded
@@ -67,8 +67,7 @@ def test_a_request_is_made_with_curl(directory):
 
 @pytest.mark.clients
 def test_devices_are_listed_with_the_client(directory):
-    variable, place = VENVS['openstackclient']
-    venv = pathlib.Path(os.environ.get(variable, ROOT / place)).absolute()
     [text] = blocks('openstack')
-    printed = type_in(directory, text, f'{venv}/bin:{os.environ["PATH"]}')
+    # (other tests run a fork of the program: see forked_openstack)
+    printed = type_in(directory, text, f'{venv_of("openstackclient")}/bin:{os.environ["PATH"]}')
     assert 'hostname' in printed

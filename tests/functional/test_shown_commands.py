@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from tests.fixtures import shown
-from tests.fixtures.commands import Commands
+from tests.fixtures.commands import venv_of
 
 pytestmark = pytest.mark.clients
 SCRIPT = pathlib.Path(shown.__file__).with_name('openstack_parsers.py')
@@ -17,7 +17,7 @@ SCRIPT = pathlib.Path(shown.__file__).with_name('openstack_parsers.py')
 
 def read(*commands):
     """What the parsers of the client say about each command."""
-    python = Commands('openstackclient', {}).venv / 'bin' / 'python'
+    python = venv_of('openstackclient') / 'bin' / 'python'
     done = subprocess.run(
         [python, '-W', 'ignore', SCRIPT],
         input=json.dumps(commands),

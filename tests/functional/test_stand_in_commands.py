@@ -24,7 +24,7 @@ def openstack(bench):
 
     def openstack(*words):
         done = subprocess.run(
-            [commands.venv / 'bin/openstack', *words],
+            [commands.program, *words],
             env={
                 'PATH': os.environ['PATH'],
                 'HOME': str(bench.directory),
