@@ -22,7 +22,7 @@ PYTEST_ARGS ?=
 
 # Tests write thousands of small files, and their databases flush each commit to the disk. Where
 # /dev/shm has room (4 GiB), these files are in memory: the suites take a fraction of the time.
-IN_MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4 * 1024 * 1024 { print "/dev/shm" }')
+IN_MEMORY := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 4194304 2>/dev/null && echo /dev/shm)
 ifneq ($(IN_MEMORY),)
 test unit functional coverage test-faults fuzz test-services test-kill test-upgrade test-release \
 on-nova on-databases test-kernel: export TMPDIR ?= $(IN_MEMORY)
