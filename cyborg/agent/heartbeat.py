@@ -7,7 +7,7 @@ from collections.abc import Callable
 import oslo_messaging as messaging
 from oslo_log import log
 
-from cyborg import backoff
+from cyborg import backoff, errors
 
 LOG = log.getLogger(__name__)
 
@@ -38,9 +38,12 @@ class Heartbeat:
             try:
                 self._beat()
                 failures = 0
-            except messaging.MessagingException as error:
+            except (errors.CyborgError, messaging.MessagingException) as error:
                 failures += 1
                 LOG.warning('Could not send a heartbeat: %s', error)
+            except Exception:  # whatever fails once, an agent without heartbeats counts as down
+                failures += 1
+                LOG.exception('Could not send a heartbeat.')
 
     def _pause(self, failures: int) -> float:
         """Return the seconds until the next heartbeat. After a failure it is sent soon, so that

@@ -58,6 +58,8 @@ class Inventory:
         self._sysfs = sysfs
         self._awake = threading.Event()
         self._stopping = threading.Event()
+        #: for the two attributes that follow, which other threads set
+        self._wish_lock = threading.Lock()
         self._must_report = False
         self._cause: str | None = None
         self._thread = threading.Thread(target=self._run, name=f'inventory-{hostname}', daemon=True)
@@ -102,9 +104,9 @@ class Inventory:
         :param must_report: report even if nothing changed
         :param cause: the id of the request that caused this, which is passed on
         """
-        if must_report:
-            self._must_report = True
-        self._cause = cause or self._cause
+        with self._wish_lock:
+            self._must_report = must_report or self._must_report
+            self._cause = cause or self._cause
         self._awake.set()
 
     def note_removal(self, address: str) -> None:
@@ -160,8 +162,9 @@ class Inventory:
             self._sync()
 
     def _sync(self) -> None:
-        must_report, self._must_report = self._must_report, False
-        cause, self._cause = self._cause, None
+        with self._wish_lock:
+            must_report, self._must_report = self._must_report, False
+            cause, self._cause = self._cause, None
         asker = context.internal(cause)
         asker.update_store()  # Placement's client reads it from there
         try:
@@ -173,8 +176,9 @@ class Inventory:
             if must_report:  # Placement may differ from what we published
                 self._placement.forget()
         except Exception:
-            self._must_report = must_report or self._must_report
-            self._cause = self._cause or cause
+            with self._wish_lock:
+                self._must_report = must_report or self._must_report
+                self._cause = self._cause or cause
             raise
         self._publish()
 

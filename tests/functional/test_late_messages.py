@@ -210,3 +210,30 @@ def test_a_card_that_comes_back_after_a_clock_was_set_back_can_be_had(gpus, cloc
     [arq] = gpus.request('vgpu')
     assert gpus.bind(arq).status_code == 202
     assert 'Bound' in {each['state'] for each in gpus.arqs()}
+
+
+def test_a_wish_that_arrives_at_the_moment_in_which_a_round_begins_is_not_lost(gpus):
+    inventory = gpus.agent().inventory
+    inventory.stop()  # its rounds are those of this test
+    messages = []
+
+    class AtThatMoment(type(inventory)):
+        """A message to wake arrives while the round reads whether it must report."""
+
+        @property
+        def _must_report(self):
+            if not messages:
+                messages.append(threading.Thread(target=self.wake, args=(True,)))
+                messages[0].start()
+                messages[0].join(0.2)  # unless it has to wait for the round
+            return self.__dict__['must_report']
+
+        @_must_report.setter
+        def _must_report(self, value):
+            self.__dict__['must_report'] = value
+
+    inventory.__dict__['must_report'] = False
+    inventory.__class__ = AtThatMoment
+    inventory.sync()
+    messages[0].join()
+    assert inventory._must_report

@@ -4,6 +4,7 @@
 import oslo_messaging as messaging
 import pytest
 
+from cyborg import errors
 from cyborg.agent import heartbeat
 
 
@@ -51,3 +52,17 @@ def test_after_a_success_the_interval_is_the_usual_one_again(pauses):
 
 def test_a_failed_heartbeat_is_not_delayed_beyond_the_interval(pauses):
     assert pauses(2, [False] * 4) == [2, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize('error', [errors.IncompatibleRelease(why='it is old.'), OSError('fork')])
+def test_no_error_ends_the_heartbeats(error):
+    sent = []
+
+    def beat():
+        sent.append(error)
+        raise error
+
+    sender = heartbeat.Heartbeat('heartbeat', 60, beat)
+    sender._stopping = Clock(2)
+    sender._run()
+    assert sent == [error, error]
