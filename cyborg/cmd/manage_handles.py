@@ -5,7 +5,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from cyborg.conductor.engine import tasks
+from cyborg.conductor.engine import quarantine
 from cyborg.conductor.engine.unit_of_work import transact
 from cyborg.db.sqlalchemy import audit, engine, revisions
 from cyborg.db.sqlalchemy.history import Cause
@@ -40,7 +40,7 @@ def list_handles(conf: cfg.ConfigOpts, options: Any) -> int:
 def clean_handle(conf: cfg.ConfigOpts, options: Any) -> int:
     """Schedule the cleaning; the agent fetches the task after its next heartbeat."""
     with transact(revisions.open_current(conf.database.connection), Cause('operator')) as unit:
-        tasks.clean_again(unit, options.uuid)
+        quarantine.clean_again(unit, options.uuid)
     print('Its agent cleans it after its next heartbeat')
     return 0
 
@@ -52,6 +52,6 @@ def release_handle(conf: cfg.ConfigOpts, options: Any) -> int:
     It can be bound at once; Placement offers it after the next heartbeat of the agent.
     """
     with transact(revisions.open_current(conf.database.connection), Cause('operator')) as unit:
-        tasks.release_from_quarantine(unit, options.uuid, options.reason)
+        quarantine.release(unit, options.uuid, options.reason)
     print('It is available again, without having been cleaned')
     return 0

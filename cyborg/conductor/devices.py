@@ -5,7 +5,7 @@ from typing import Any
 
 from cyborg import objects
 from cyborg.conductor.endpoint import Endpoint, exposed
-from cyborg.conductor.engine import devices, tasks
+from cyborg.conductor.engine import devices, quarantine, tasks
 from cyborg.conductor.repeats import create_once
 from cyborg.context import RequestContext
 from cyborg.db.sqlalchemy import attributes, deployables
@@ -48,7 +48,7 @@ class Devices(Endpoint):
     ) -> objects.HandBack:
         """Have a host clean a quarantined handle again."""
         with self.unit_of_work(context) as unit:
-            task = tasks.clean_again(unit, handle_uuid, device_uuid)
+            task = quarantine.clean_again(unit, handle_uuid, device_uuid)
             return tasks_db.hand_back(unit.session, task)
 
     @exposed
@@ -57,7 +57,7 @@ class Devices(Endpoint):
     ) -> objects.HandBack:
         """Release a quarantined handle without cleaning."""
         with self.unit_of_work(context) as unit:
-            task = tasks.release_from_quarantine(unit, handle_uuid, reason, device_uuid)
+            task = quarantine.release(unit, handle_uuid, reason, device_uuid)
             unit.session.flush()
             return tasks_db.hand_back(unit.session, task)
 

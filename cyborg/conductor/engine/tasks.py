@@ -7,9 +7,9 @@ from cyborg import backoff, errors, objects
 from cyborg.conductor.engine import changes
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
 from cyborg.db.sqlalchemy import arqs as arqs_db
-from cyborg.db.sqlalchemy import attach_handles, attributes, deployables, devices, models, tasks
+from cyborg.db.sqlalchemy import attach_handles, attributes, deployables, models, tasks
 from cyborg.db.sqlalchemy.engine import Session
-from cyborg.objects import Cleaning, Decision, TaskKind, TaskState, Withheld, arq_states
+from cyborg.objects import Cleaning, TaskKind, TaskState, Withheld, arq_states
 from cyborg.objects.arq_states import Event
 
 Arq = models.ExtArq
@@ -45,7 +45,7 @@ def _task(kind: TaskKind, handle: Handle, arq: Arq | None = None, **values: obje
     )
 
 
-def _add(unit: UnitOfWork, made: Sequence[Task]) -> None:
+def add(unit: UnitOfWork, made: Sequence[Task]) -> None:
     """Store new tasks."""
     if made:
         tasks.add(unit.session, made, TaskState.OPEN)
@@ -82,7 +82,7 @@ def prepare(unit: UnitOfWork, held: Sequence[tuple[Arq, Handle]], *, is_told: bo
     """Create tasks that prepare handles. Without ``is_told`` the hosts get them with their next
     plan."""
     made = [_task(TaskKind.PREPARE, handle, arq) for arq, handle in held]
-    _add(unit, made)
+    add(unit, made)
     for task, (arq, handle) in zip(made, held, strict=True):
         if is_told:
             _assign(unit, task, handle, arq)
@@ -106,7 +106,7 @@ def hand_back(unit: UnitOfWork, held: Sequence[tuple[Arq, Handle]]) -> None:
         by_reason.setdefault(why, []).append(handle)
     for why, handles in by_reason.items():
         attach_handles.release(unit.session, handles, why)
-    alone = _alone(
+    alone = idle_parts(
         unit,
         [handle for arq, handle in held if TaskKind.CLEAN in after[handle.uuid]],
     )
@@ -115,7 +115,7 @@ def hand_back(unit: UnitOfWork, held: Sequence[tuple[Arq, Handle]]) -> None:
         for arq, handle in held
         for kind in after[handle.uuid]
     ]
-    _add(unit, [task for task, _, _ in made])
+    add(unit, [task for task, _, _ in made])
     for task, handle, arq in made:
         if TaskKind.CLEAN in after[handle.uuid]:
             # not sent: a late message could clean a handle that another request has by then
@@ -176,7 +176,7 @@ def region_of(part: Deployable) -> Deployable | None:
     return above if is_region else None
 
 
-def _alone(unit: UnitOfWork, handles: Sequence[Handle]) -> set[int]:
+def idle_parts(unit: UnitOfWork, handles: Sequence[Handle]) -> set[int]:
     """Returns the deployables of handles whose region no request uses any more. All handles of
     such a region are withheld until it is clean, because cleaning may remove its content."""
     alone: set[int] = set()
@@ -202,7 +202,7 @@ def release_unwanted(unit: UnitOfWork, handles: Sequence[Handle]) -> None:
         for handle in handles
         if attach_handles.withhold_one(unit.session, handle, Withheld.CLEANING)
     ]
-    _add(unit, [_task(TaskKind.RELEASE, handle) for handle in taken])
+    add(unit, [_task(TaskKind.RELEASE, handle) for handle in taken])
 
 
 # -- program ---------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ def program(
         project_id=arq.project_id if arq else None,
         request_id=unit.request_id,
     )
-    _add(unit, [task])
+    add(unit, [task])
     part.program_task_uuid = task.uuid
     # not sent: the host is woken, reports, and gets the task with its plan
     unit.hosts_to_wake.add(part.device.hostname)
@@ -356,96 +356,7 @@ def _is_awaited(session: Session, task: Task) -> bool:
     return not arq_states.UNFINISHED.isdisjoint(states)
 
 
-# -- quarantine ------------------------------------------------------------------------------
-
-
-def clean_again(unit: UnitOfWork, handle_uuid: str, device_uuid: str | None = None) -> str:
-    """Have a host clean a quarantined handle again; returns the uuid of the task. If that is in
-    progress already, returns the same task."""
-    handle = _handle(unit, handle_uuid, device_uuid)
-    failed = tasks.quarantined(unit.session, handle_uuid)
-    if failed is None:
-        for task in tasks.of_handles(unit.session, [handle_uuid], TaskKind.CLEAN):
-            unit.hosts_to_wake.add(task.hostname)
-            return task.uuid
-        raise errors.NotQuarantined(uuid=handle_uuid, why=_why_not_quarantined(unit, handle))
-    tasks.note_decision(failed, TaskState.FAILED, Decision.CLEAN, unit.actor)
-    task = Task(
-        request_id=unit.request_id,
-        is_alone=handle.deployable_id in _alone(unit, [handle]),
-        **{name: getattr(failed, name) for name in _REPEATED},
-    )
-    _add(unit, [task])
-    handle.withheld = Withheld.CLEANING
-    unit.hosts_to_wake.add(task.hostname)
-    return task.uuid
-
-
-#: columns that the new task has from the clean-up that failed
-_REPEATED = (
-    'kind',
-    'hostname',
-    'device_uuid',
-    'deployable_uuid',
-    'handle_uuid',
-    'generation',
-    'arq_uuid',
-    'instance_uuid',
-    'project_id',
-    'cleaning',
-    'is_cleaning_required',
-)
-
-
-def release_from_quarantine(
-    unit: UnitOfWork, handle_uuid: str, reason: str | None = None, device_uuid: str | None = None
-) -> str:
-    """Offer a handle again without cleaning, as an operator decides; returns the clean-up that
-    failed. The same operator may repeat this."""
-    handle = _handle(unit, handle_uuid, device_uuid)
-    failed = tasks.quarantined(unit.session, handle_uuid)
-    if failed is None:
-        last = tasks.last_clean(unit.session, handle_uuid)
-        if last is not None and (last.decision, last.decided_by, last.decision_reason) == (
-            Decision.RELEASE,
-            unit.actor,
-            reason,
-        ):
-            return last.uuid
-        raise errors.NotQuarantined(uuid=handle_uuid, why=_why_not_quarantined(unit, handle))
-    tasks.note_decision(failed, TaskState.FAILED, Decision.RELEASE, unit.actor, reason)
-    unit.note(changes.of_task(failed, 'released', reason=reason))
-    note_hand_back(
-        unit, failed, f'Handle {handle_uuid} was released by an operator without being cleaned.'
-    )
-    give_back(unit, [handle])
-    unit.hosts_to_wake.add(failed.hostname)
-    return failed.uuid
-
-
-def _handle(unit: UnitOfWork, uuid: str, device_uuid: str | None) -> Handle:
-    """Returns a handle. Raises HandleNotFound if it is not one of the named device."""
-    handle = attach_handles.by_uuid(unit.session, [uuid]).get(uuid)
-    if device_uuid is None:
-        if handle is None:
-            raise errors.NotFound(f'There is no handle {uuid}.')
-    elif handle is None or handle.deployable.device.uuid != device_uuid:
-        devices.get(unit.session, device_uuid)
-        raise errors.HandleNotFound(device=device_uuid, uuid=uuid)
-    return handle
-
-
-def _why_not_quarantined(unit: UnitOfWork, handle: Handle) -> str:
-    if handle.arq is not None:
-        return f'accelerator request {handle.arq.uuid} holds it.'
-    if handle.withheld == Withheld.CLEANING:
-        return 'its host has not cleaned it yet; wait until that has ended.'
-    if handle.withheld == Withheld.PROGRAMMING:
-        return 'an image is being loaded into its deployable.'
-    last = tasks.last_clean(unit.session, handle.uuid)
-    if last is not None and last.decision == Decision.RELEASE:
-        return f'{last.decided_by} has released it.'
-    return 'it is free.'
+# -- hand-backs that have ended ---------------------------------------------------------------
 
 
 def note_hand_back(unit: UnitOfWork, task: Task, text: str) -> None:

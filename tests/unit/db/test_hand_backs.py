@@ -7,8 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from cyborg import errors
-from cyborg.conductor.engine import tasks as engine_tasks
-from cyborg.conductor.engine import unit_of_work
+from cyborg.conductor.engine import quarantine, unit_of_work
 from cyborg.db.sqlalchemy import clock, migration, models, tasks
 from cyborg.db.sqlalchemy.history import Cause
 
@@ -89,7 +88,7 @@ def records(db, device):
 def test_a_part_that_is_released_lets_the_others_of_its_region_go(db, region):
     device, handles = region
     with act(db) as unit:
-        engine_tasks.release_from_quarantine(unit, handles[0], 'It looks clean.', device)
+        quarantine.release(unit, handles[0], 'It looks clean.', device)
     assert withheld(db) == [None, None, None]
     [record] = records(db, device)
     assert (record.decided_by, record.decision_reason) == ('user alice', 'It looks clean.')
@@ -111,14 +110,14 @@ def test_a_released_part_waits_while_another_one_of_its_region_is_cleaned(db, re
             )
         )
     with act(db) as unit:
-        engine_tasks.release_from_quarantine(unit, handles[0], 'It looks clean.', device)
+        quarantine.release(unit, handles[0], 'It looks clean.', device)
     assert withheld(db) == ['cleaning'] * 3
 
 
 def test_a_part_that_is_cleaned_again_is_alone_if_nobody_holds_another(db, region):
     device, handles = region
     with act(db) as unit:
-        uuid = engine_tasks.clean_again(unit, handles[0], device)
+        uuid = quarantine.clean_again(unit, handles[0], device)
     assert withheld(db) == ['cleaning'] * 3
     with db.reader() as session:
         task = session.scalars(sa.select(models.Task).where(models.Task.uuid == uuid)).one()
@@ -143,7 +142,7 @@ def test_a_part_that_is_cleaned_again_is_not_alone_beside_one_that_is_held(db, r
             .values(withheld=None)
         )
     with act(db) as unit:
-        uuid = engine_tasks.clean_again(unit, handles[0], device)
+        uuid = quarantine.clean_again(unit, handles[0], device)
     assert withheld(db) == ['cleaning', None, None]
     with db.reader() as session:
         task = session.scalars(sa.select(models.Task).where(models.Task.uuid == uuid)).one()
@@ -161,7 +160,7 @@ def test_a_record_is_kept_as_long_after_its_decision_as_others_after_their_end(d
     # a quarantine is never forgotten
     assert prune(clock.now()) == 1
     with act(db) as unit:
-        engine_tasks.release_from_quarantine(unit, handles[0], 'It looks clean.', device)
+        quarantine.release(unit, handles[0], 'It looks clean.', device)
     assert prune(clock.now() - DAY) == 1
     assert prune(clock.now() + DAY) == 0
 
@@ -174,7 +173,7 @@ def test_records_outlive_their_device(db, region):
     assert (record.handle_uuid, record.error) == (handles[0], 'It burns.')
     assert (record.driver_name, record.handle_type, record.handle_info) == (None, None, {})
     with act(db) as unit, pytest.raises(errors.DeviceNotFound):
-        engine_tasks.clean_again(unit, handles[0], device)
+        quarantine.clean_again(unit, handles[0], device)
     with db.writer() as session:
         session.execute(sa.delete(models.Task))
     with pytest.raises(errors.DeviceNotFound):
