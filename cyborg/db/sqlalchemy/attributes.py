@@ -7,6 +7,7 @@ the columns of the deployable.
 """
 
 import re
+import string
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -217,11 +218,23 @@ _AT_TOP = (
 
 
 def of_deployables(session: orm.Session, ids: Collection[int]) -> dict[int, list[Any]]:
-    """Returns the keys and values of the topmost attributes of deployables, with one query."""
+    """Returns the keys and values of the topmost attributes of deployables, with one query: class,
+    traits and reserved count, then the others by key. The rows are in the order in which reports
+    and results have arrived."""
     found: dict[int, list[Any]] = {id: [] for id in ids}
     for row in session.execute(_AT_TOP, {'ids': list(ids)}):
         found[row.deployable_id].append(row)
+    for rows in found.values():
+        rows.sort(key=_position)
     return found
+
+
+def _position(row: Any) -> tuple[int, str, int]:
+    name = row.key.rstrip(string.digits)
+    return _FIRST.get(name, len(_FIRST)), name, int(row.key[len(name) :] or 0)
+
+
+_FIRST = {RESOURCE_CLASS: 0, TRAIT: 1, RESERVED: 2}
 
 
 def values(rows: Iterable[Attribute], key: str) -> list[str]:
