@@ -16,7 +16,10 @@ PYTEST := $(BIN)/python -m pytest -q
 # Each suite runs on all cores; its tests wait half of their time, so there are more workers than
 # cores. A worker begins with a run of tests in their order, so that files and what they share mostly
 # stay together; one that is done takes tests from the end of another's.
-PARALLEL := -n $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores + (cores + 1) / 2))) --dist worksteal
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+PARALLEL := -n $(shell echo $$(($(CORES) + ($(CORES) + 1) / 2))) --dist worksteal
+# (unit tests wait more)
+UNIT_PARALLEL := -n $(shell echo $$(($(CORES) * 2))) --dist worksteal
 # How the suites run: for instance `make unit PYTEST_ARGS="-n 4 -k arqs"`.
 PYTEST_ARGS ?=
 
@@ -37,7 +40,7 @@ export PBR_VERSION ?= 0.0.1
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo run test lint shellcheck types unit coverage functional test-faults fuzz test-services test-kill test-upgrade test-release on-nova on-databases test-kernel bench bench-services docs sample \
+.PHONY: neighbours help venv demo run test lint shellcheck types unit coverage functional test-faults fuzz test-services test-kill test-upgrade test-release on-nova on-databases test-kernel bench bench-services docs sample \
         wheels constraints clean
 
 help:  ## show this list
@@ -88,7 +91,7 @@ types: venv  ## mypy --strict over all of cyborg and os_acc
 
 unit: venv  ## the unit tests
 	@echo "== unit"
-	@$(PYTEST) -n auto --dist loadfile $(PYTEST_ARGS) tests/unit
+	@$(PYTEST) $(UNIT_PARALLEL) $(PYTEST_ARGS) tests/unit
 
 # Each process of the tests leaves a file, which are put together here. The floor is in pyproject.toml.
 coverage: venv  ## unit and functional tests, and the share of the lines that they run
@@ -130,6 +133,9 @@ fuzz: venv  ## new examples: thousands of requests made from the API's descripti
 .venv-cyborgclient: | .venv-clients
 NEIGHBOURS := .venv-keystone .venv-glance .venv-clients .venv-cyborgclient .venv-tempest .venv-nova
 
+neighbours:  # all of them, three at a time
+	@$(MAKE) --no-print-directory --jobs=3 $(NEIGHBOURS)
+
 $(NEIGHBOURS) .venv-uwsgi:
 	@echo "Installing $(NEEDS) into $@"
 	@"$(PYTHON)" -m venv $@
@@ -170,16 +176,16 @@ $(SERIES:%=.venv-%): .venv-%: tools/constraints/%.txt $(NEEDED_ON_SERIES)
 install_again = .venv-$(1)/bin/python -m pip --disable-pip-version-check --quiet install \
     --no-deps --force-reinstall .
 
-test-release: venv $(SERIES:%=.venv-%) $(OTHER_PYTHONS:%=.venv-py%)  ## what is too long for every change: the libraries of OpenStack releases, other Pythons, all functional tests on MariaDB and PostgreSQL, clusters that lose a server, TLS
+test-release: venv $(SERIES:%=.venv-%) $(OTHER_PYTHONS:%=.venv-py%)  ## what is too long for every change: the libraries of OpenStack releases, other Pythons, all functional tests on MariaDB and PostgreSQL, clusters that lose a server, TLS, a kernel in QEMU
 	@for series in $(SERIES); do \
 	    echo "== OpenStack $$series"; \
 	    $(call install_again,$$series) || exit 1; \
-	    .venv-$$series/bin/python -m pytest -q -n auto --dist loadfile $(PYTEST_ARGS) tests/unit || exit 1; \
+	    .venv-$$series/bin/python -m pytest -q $(UNIT_PARALLEL) $(PYTEST_ARGS) tests/unit || exit 1; \
 	    .venv-$$series/bin/python -m pytest -q $(PARALLEL) $(PYTEST_ARGS) $(ON_SERIES) || exit 1; done
 	@for version in $(OTHER_PYTHONS); do \
 	    echo "== Python $$version"; \
 	    $(call install_again,py$$version) || exit 1; \
-	    .venv-py$$version/bin/python -m pytest -q -n auto --dist loadfile $(PYTEST_ARGS) tests/unit || exit 1; done
+	    .venv-py$$version/bin/python -m pytest -q $(UNIT_PARALLEL) $(PYTEST_ARGS) tests/unit || exit 1; done
 	@echo "== functional on RabbitMQ and MariaDB"
 	@$(BIN)/python -m tools.services rabbitmq mariadb -- $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m '$(ON_SERVERS)' tests/functional
 	@echo "== functional on RabbitMQ and PostgreSQL"
@@ -188,6 +194,7 @@ test-release: venv $(SERIES:%=.venv-%) $(OTHER_PYTHONS:%=.venv-py%)  ## what is 
 	@$(PYTEST) $(PYTEST_ARGS) $(OF_RELEASES)
 	@echo "== services that are killed, on PostgreSQL"
 	@$(PYTEST) $(PYTEST_ARGS) -k postgresql tests/services/test_kill.py
+	@$(MAKE) --no-print-directory test-kernel
 	@echo "== the previous release and this one together"
 	@$(MAKE) --no-print-directory test-upgrade
 
@@ -219,7 +226,7 @@ WITH_NOVA := tests/unit/os_acc/test_weigher.py tests/functional/test_nova_driver
 
 # The servers are private to each run and gone after it.
 test-services: venv  ## the functional and migration tests on real servers, Keystone, Glance, Nova's code, the openstack command, tempest and Chromium
-	@$(MAKE) --no-print-directory --jobs=3 $(NEIGHBOURS)
+	@$(MAKE) --no-print-directory neighbours
 	@echo "== shellcheck"
 	@$(BIN)/python -m tools.services --need shellcheck -- $(MAKE) --no-print-directory shellcheck
 	@echo "== services as processes on these servers, killed and restarted, tempest, the page of the standalone in Chromium, and alert rules in Prometheus"
