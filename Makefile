@@ -40,7 +40,7 @@ export PBR_VERSION ?= 0.0.1
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: neighbours help venv demo run test lint shellcheck types unit coverage functional test-faults fuzz test-services test-kill test-upgrade test-release on-nova on-databases test-kernel bench bench-services docs sample \
+.PHONY: help venv demo run test lint shellcheck types unit coverage functional test-faults fuzz test-services test-kill test-upgrade test-release on-nova on-databases test-kernel bench bench-services docs sample \
         wheels constraints clean
 
 help:  ## show this list
@@ -133,9 +133,6 @@ fuzz: venv  ## new examples: thousands of requests made from the API's descripti
 .venv-cyborgclient: | .venv-clients
 NEIGHBOURS := .venv-keystone .venv-glance .venv-clients .venv-cyborgclient .venv-tempest .venv-nova
 
-neighbours:  # all of them, three at a time
-	@$(MAKE) --no-print-directory --jobs=3 $(NEIGHBOURS)
-
 $(NEIGHBOURS) .venv-uwsgi:
 	@echo "Installing $(NEEDS) into $@"
 	@"$(PYTHON)" -m venv $@
@@ -226,7 +223,7 @@ WITH_NOVA := tests/unit/os_acc/test_weigher.py tests/functional/test_nova_driver
 
 # The servers are private to each run and gone after it.
 test-services: venv  ## the functional and migration tests on real servers, Keystone, Glance, Nova's code, the openstack command, tempest and Chromium
-	@$(MAKE) --no-print-directory neighbours
+	@$(MAKE) --no-print-directory --jobs=3 $(NEIGHBOURS)
 	@echo "== shellcheck"
 	@$(BIN)/python -m tools.services --need shellcheck -- $(MAKE) --no-print-directory shellcheck
 	@echo "== services as processes on these servers, killed and restarted, tempest, the page of the standalone in Chromium, and alert rules in Prometheus"

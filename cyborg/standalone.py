@@ -24,7 +24,7 @@ from cyborg.clients.nova import Nova
 from cyborg.clients.placement import Placement
 from cyborg.conductor.rpcapi import ConductorAPI
 from cyborg.conductor.service import Conductor
-from cyborg.db.sqlalchemy import engine, migration
+from cyborg.db.sqlalchemy import engine, migration, revisions
 
 PLACEMENT = 'http://placement.local'
 #: silences the warning of oslo.messaging that the memory transport is experimental
@@ -125,7 +125,8 @@ class Standalone:
         wsgi.mount(session, placement, self.placement_app)
         self.placement = keystone.connect(conf, 'placement', session)
         self.db = engine.Database(conf.database.connection)
-        migration.upgrade(self.db)
+        if revisions.version(self.db) != revisions.head():
+            migration.upgrade(self.db)
         self.db.trace(conf)
         self.transport = rpc.transport(conf)
         self.conductors = [
