@@ -18,8 +18,8 @@ PYTEST := $(BIN)/python -m pytest -q
 # stay together; one that is done takes tests from the end of another's.
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 PARALLEL := -n $(shell echo $$(($(CORES) + ($(CORES) + 1) / 2))) --dist worksteal
-# (unit tests wait more)
-UNIT_PARALLEL := -n $(shell echo $$(($(CORES) * 2))) --dist worksteal
+# (all tests of a file of unit tests run in one worker)
+UNIT_PARALLEL := -n auto --dist loadfile
 # How the suites run: for instance `make unit PYTEST_ARGS="-n 4 -k arqs"`.
 PYTEST_ARGS ?=
 
