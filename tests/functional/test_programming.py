@@ -34,16 +34,6 @@ def host(cloud):
     cloud.glance.goes_on.set()
 
 
-@pytest.fixture(scope='module')
-def cloud_of_many(tmp_path_factory):
-    """For those who leave everything as they found it."""
-    made = Cloud(tmp_path_factory.mktemp('cloud'))
-    made.start()
-    made.host(make=FpgaHost)
-    yield made
-    made.stop()
-
-
 def deployable(cloud, name=REGION):
     [found] = cloud.get(f'/deployables?name={name}')['deployables']
     return found
@@ -269,8 +259,7 @@ SENTENCES = ('hash', 'bytes', 'not active', 'vendor', 'board', 'region_uuid')
 
 
 @pytest.mark.parametrize('facts', BAD.values(), ids=BAD)
-def test_what_cannot_be_trusted_never_reaches_the_card(cloud_of_many, facts):
-    cloud, host = cloud_of_many, cloud_of_many.hosts['compute1']
+def test_what_cannot_be_trusted_never_reaches_the_card(cloud, host, facts):
     good = cloud.glance.add(gbs())
     assert ask(cloud, good).status_code == 200
     loaded = len(host.loaded)
@@ -295,8 +284,8 @@ def test_what_cannot_be_trusted_never_reaches_the_card(cloud_of_many, facts):
         {'vendor': 'intel', 'board': 'Intel PAC Arria10', 'region_uuid': None},
     ],
 )
-def test_names_may_be_written_in_several_ways(cloud_of_many, facts):
-    assert ask(cloud_of_many, cloud_of_many.glance.add(gbs(), **facts)).status_code == 200
+def test_names_may_be_written_in_several_ways(cloud, host, facts):
+    assert ask(cloud, cloud.glance.add(gbs(), **facts)).status_code == 200
 
 
 def test_an_image_that_is_gone_is_said_to_be(cloud, host):
