@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Owns one directory and every process that works in it, and outlives the process that started it.
 
-A process of its own, so that the end of the tests, orderly or by SIGKILL, is the same event to it:
+A process of its own, so that the end of the tests, regular or by SIGKILL, is the same event to it:
 its standard input closes; it then ends all its descendants and removes the directory. Being a
 subreaper it stays the ancestor even of daemons (epmd) that try to slip away.
 
-Orders and answers are lines of JSON: ``["end", {"orderly": true}]``, ``{"result": null}``.
+Orders and answers are lines of JSON: ``["end", {"by": 15}]``, ``{"result": null}``.
 """
 
 import contextlib
@@ -51,11 +51,11 @@ class Keeper:
     def is_alive(self) -> bool:
         return self.server is not None and self.server.poll() is None
 
-    def end(self, orderly: bool = False) -> None:
-        """End the server and all its descendants."""
+    def end(self, by: int | None = None) -> None:
+        """End the server, abruptly or with the signal `by`, and all its descendants."""
         if self.server is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.server.send_signal(signal.SIGTERM if orderly else self.crash)
+                self.server.send_signal(by or self.crash)
                 self.server.wait(PATIENCE)
             self.server = None
         # The children of a child that ends become ours, so repeat until there is none.

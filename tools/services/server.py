@@ -44,6 +44,8 @@ class Server(abc.ABC):
     name: ClassVar[str]
     #: The signal that ends it as abruptly as a power cut.
     crash: ClassVar[signal.Signals] = signal.SIGKILL
+    #: The signal by which it ends regularly, without waiting for its clients.
+    halt: ClassVar[signal.Signals] = signal.SIGTERM
 
     def __init__(self) -> None:
         self.user = 'cyborg'
@@ -135,7 +137,7 @@ class Server(abc.ABC):
 
     def stop(self) -> None:
         """Stop it regularly; the data remain."""
-        self._order('end', orderly=True)
+        self._order('end', by=self.halt)
 
     def close(self) -> None:
         """Stop it and remove its directory."""

@@ -154,6 +154,8 @@ class PostgreSQL(Server):
     #: Immediate shutdown: no checkpoint, and the log is replayed at the next start. SIGKILL has
     #: the same effect on the data, but leaves shared memory behind.
     crash = signal.SIGQUIT
+    #: Fast shutdown. SIGTERM would wait until the last client has left.
+    halt = signal.SIGINT
 
     @property
     def url(self) -> str:
