@@ -18,8 +18,6 @@ PYTEST := $(BIN)/python -m pytest -q
 # stay together; one that is done takes tests from the end of another's.
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 PARALLEL := -n $(shell echo $$(($(CORES) + ($(CORES) + 1) / 2))) --dist worksteal
-# (all tests of a file of unit tests run in one worker)
-UNIT_PARALLEL := -n auto --dist loadfile
 # How the suites run: for instance `make unit PYTEST_ARGS="-n 4 -k arqs"`.
 PYTEST_ARGS ?=
 
@@ -91,7 +89,7 @@ types: venv  ## mypy --strict over all of cyborg and os_acc
 
 unit: venv  ## the unit tests
 	@echo "== unit"
-	@$(PYTEST) $(UNIT_PARALLEL) $(PYTEST_ARGS) tests/unit
+	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS) tests/unit
 
 # Each process of the tests leaves a file, which are put together here. The floor is in pyproject.toml.
 coverage: venv  ## unit and functional tests, and the share of the lines that they run
@@ -177,12 +175,12 @@ test-release: venv $(SERIES:%=.venv-%) $(OTHER_PYTHONS:%=.venv-py%)  ## what is 
 	@for series in $(SERIES); do \
 	    echo "== OpenStack $$series"; \
 	    $(call install_again,$$series) || exit 1; \
-	    .venv-$$series/bin/python -m pytest -q $(UNIT_PARALLEL) $(PYTEST_ARGS) tests/unit || exit 1; \
+	    .venv-$$series/bin/python -m pytest -q $(PARALLEL) $(PYTEST_ARGS) tests/unit || exit 1; \
 	    .venv-$$series/bin/python -m pytest -q $(PARALLEL) $(PYTEST_ARGS) $(ON_SERIES) || exit 1; done
 	@for version in $(OTHER_PYTHONS); do \
 	    echo "== Python $$version"; \
 	    $(call install_again,py$$version) || exit 1; \
-	    .venv-py$$version/bin/python -m pytest -q $(UNIT_PARALLEL) $(PYTEST_ARGS) tests/unit || exit 1; done
+	    .venv-py$$version/bin/python -m pytest -q $(PARALLEL) $(PYTEST_ARGS) tests/unit || exit 1; done
 	@echo "== functional on RabbitMQ and MariaDB"
 	@$(BIN)/python -m tools.services rabbitmq mariadb -- $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m '$(ON_SERVERS)' tests/functional
 	@echo "== functional on RabbitMQ and PostgreSQL"

@@ -98,6 +98,15 @@ def set_rabbit_defaults(**defaults: int) -> None:
     cfg.set_defaults(impl_rabbit.rabbit_opts, **defaults)
 
 
+def register_rabbit_options(conf: cfg.ConfigOpts) -> None:
+    """Register what [oslo_messaging_rabbit] has, as the driver does when it connects.
+
+    The public list has copies of these options. A copy whose default is not the driver's own keeps
+    the driver from registering its options afterwards.
+    """
+    conf.register_opts(impl_rabbit.rabbit_opts, group='oslo_messaging_rabbit')
+
+
 def remember_missing_reply_queues_for(seconds: float) -> None:
     """Limit how long servers that start after this send nothing to a reply queue that was missing.
 

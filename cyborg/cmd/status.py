@@ -8,11 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from oslo_config import cfg
-from oslo_messaging import opts as messaging_opts
 from oslo_upgradecheck import common_checks, upgradecheck
 from packaging import version
 
-from cyborg import errors
+from cyborg import errors, library_internals
 from cyborg.cmd import startup, status_cloud, status_configuration
 from cyborg.conductor.audit import Audit
 from cyborg.conf import upgrade_levels
@@ -23,7 +22,6 @@ from cyborg.objects.arq_states import State
 RESULT = upgradecheck.Result
 CODE = upgradecheck.Code
 MAX_SHOWN = 3
-RABBIT = 'oslo_messaging_rabbit'
 #: a request is in one of these states for seconds, or until its host is back
 STEADILY_CHANGING = (State.PROVISIONING, State.DELETING, State.UNBIND_FAILED)
 LONG = datetime.timedelta(hours=1)
@@ -260,10 +258,8 @@ def _first(names: list[str]) -> str:
 
 
 def _uses_queue_manager() -> bool:
-    for group, opts in messaging_opts.list_opts():
-        if str(group) == RABBIT:
-            startup.CONF.register_opts(opts, group=RABBIT)
-    return bool(startup.CONF[RABBIT].use_queue_manager)
+    library_internals.register_rabbit_options(startup.CONF)
+    return bool(startup.CONF.oslo_messaging_rabbit.use_queue_manager)
 
 
 def _has_unique_reply_queues(messaging: version.Version) -> bool:

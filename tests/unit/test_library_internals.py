@@ -77,6 +77,13 @@ class TestReplyQueues:
         }
         assert isinstance(amqpdriver.ObsoleteReplyQueuesCache.TTL, int)
 
+    def test_the_driver_registers_its_options_after_a_change_of_their_defaults(self):
+        conf = cfg.ConfigOpts()
+        library_internals.register_rabbit_options(conf)
+        opts.set_lib_defaults()
+        conf.register_opts(impl_rabbit.rabbit_opts, group='oslo_messaging_rabbit')
+        assert conf.oslo_messaging_rabbit.rabbit_retry_backoff == 1
+
     def test_a_queue_that_was_missing_is_used_again(self, monkeypatch):
         monkeypatch.setattr(amqpdriver.ObsoleteReplyQueuesCache, 'TTL', 60)
         library_internals.remember_missing_reply_queues_for(0)
