@@ -155,7 +155,7 @@ class ArqNotFound(NotFound):
 
 
 class BadArqState(Conflict):
-    template = 'Accelerator request {uuid} is {state}: it cannot {event} now.'
+    template = 'Accelerator request {uuid} is {state}: {event} is not possible in this state.'
 
 
 class ArqBoundElsewhere(Conflict):
@@ -188,8 +188,8 @@ class ProviderMismatch(Conflict):
 
 class DeviceDisabled(Conflict):
     template = (
-        'Accelerator request {uuid} cannot be bound to resource provider {rp} on {host}, '
-        'part of a device that is disabled, until an administrator enables it.'
+        'Accelerator request {uuid} cannot be bound: the device of resource provider {rp} on '
+        '{host} is disabled. An administrator can enable it.'
     )
 
 

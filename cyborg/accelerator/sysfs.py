@@ -212,7 +212,7 @@ def run(command: Sequence[str], timeout: float | None = None, path: str | None =
         raise FileNotFoundError(f'{name} is not installed')
     # in a process group of its own, so that its children can be killed with it
     process = subprocess.Popen(
-        [tool, *command[1:]],
+        leashed([tool, *command[1:]], path),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -236,6 +236,14 @@ def run(command: Sequence[str], timeout: float | None = None, path: str | None =
     if process.returncode:
         raise OSError(f'{name} ended with {process.returncode}{_quoted(complaint or output)}')
     return output
+
+
+def leashed(command: Sequence[str | Path], path: str | None = None) -> list[str | Path]:
+    """Returns a command that the kernel kills when the thread that started it ends, for instance
+    because the agent was killed. Otherwise the next agent would work on the device beside it.
+    Processes that the command starts go on."""
+    setpriv = shutil.which('setpriv', path=path)  # of util-linux
+    return [setpriv, '--pdeathsig', 'KILL', *command] if setpriv else list(command)
 
 
 def _own_tool(name: str) -> str | None:

@@ -17,7 +17,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from cyborg import errors, objects
-from cyborg.accelerator import cleaning, driver, pci
+from cyborg.accelerator import cleaning, driver, pci, sysfs
 from cyborg.agent.driver_guard import Guard
 from cyborg.objects import Cleaning
 
@@ -221,7 +221,7 @@ def run(path: Path, environment: Mapping[str, str], seconds: float) -> None:
         try:
             # its own process group, so that killpg() finds everything it starts
             process = subprocess.Popen(
-                [path],
+                sysfs.leashed([path]),
                 cwd='/',
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,

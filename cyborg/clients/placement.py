@@ -83,16 +83,18 @@ class Placement:
         """Make the next publication read Placement, even if nothing has changed here."""
         self._done.clear()
 
-    def leftovers(self, root_name: str, wanted: Collection[str]) -> dict[str, str]:
-        """Returns our providers below a compute node that are not among these uuids, leaves first:
-        uuid -> name."""
-        with _understood():
+    def leftovers(
+        self, root_name: str, wanted: Collection[str], taken_over: Collection[str] = ()
+    ) -> dict[str, str]:
+        """Returns our providers below a compute node that are not wanted, leaves first: uuid ->
+        name. ``taken_over`` are those of ours that may lack the trait of the owner."""
+        with understood():
             subtree = self._subtree(root_name)
             rows = subtree.read()
             return {
                 uuid: row['name']
                 for uuid, row in reversed(rows.items())
-                if subtree.seen[uuid].is_ours and uuid not in wanted
+                if (subtree.seen[uuid].is_ours or uuid in taken_over) and uuid not in wanted
             }
 
     def delete(self, uuids: Iterable[str]) -> set[str]:
@@ -101,7 +103,7 @@ class Placement:
         self.forget()
         stay = set()
         for uuid in uuids:
-            with _understood():
+            with understood():
                 try:
                     self._api.delete(uuid)
                 except InUse:
@@ -147,7 +149,7 @@ class Reservations:
         """Returns the inventories of those providers that exist."""
         seen = {}
         for uuid in uuids:
-            with _understood(), contextlib.suppress(Stale):
+            with understood(), contextlib.suppress(Stale):
                 seen[uuid] = SeenInventories(*self._api.inventories(uuid))
         return seen
 
@@ -158,7 +160,7 @@ class Reservations:
             name: inventory | {'reserved': min(amount, inventory['total'])}
             for name, inventory in seen.inventories.items()
         }
-        with _understood():
+        with understood():
             try:
                 self._api.set_inventories(uuid, seen.generation, inventories)
             except Stale:
@@ -174,13 +176,13 @@ class Allocations:
 
     def providers_of(self, consumer: str) -> set[str]:
         """Returns the providers of which a server has allocations."""
-        with _understood():
+        with understood():
             return self._api.allocations(consumer)
 
     def other_servers_on(self, provider: str, servers: set[str]) -> set[str]:
         """Returns the consumers of a provider other than these servers, without those whose type
         is not that of a server."""
-        with _understood():
+        with understood():
             return {
                 consumer
                 for consumer in self._api.consumers(provider) - servers
@@ -222,7 +224,7 @@ class Offers:
             'required': ','.join(traits),
             'in_tree': tree or '',
         }
-        with _understood():
+        with understood():
             try:
                 return self._api.find_values(
                     'uuid', **{key: text for key, text in criteria.items() if text}
@@ -232,17 +234,17 @@ class Offers:
 
     def disabled_hosts(self) -> set[str]:
         """Returns the names of the compute nodes whose service is disabled."""
-        with _understood():
+        with understood():
             return self._api.find_values('name', required=os_traits.COMPUTE_STATUS_DISABLED)
 
     def root(self, hostname: str) -> str | None:
         """Returns the uuid of a compute node, or None if there is none of this name."""
-        with _understood():
+        with understood():
             return next((row['uuid'] for row in self._api.find(name=hostname)), None)
 
 
 @contextlib.contextmanager
-def _understood() -> Iterator[None]:
+def understood() -> Iterator[None]:
     """Raises PlacementUnavailable if the endpoint rejects a plain read: it is not Placement, or it
     does not serve us."""
     try:

@@ -33,9 +33,10 @@ def add_commands(subparsers: Any) -> None:
 
 def list_agents(conf: cfg.ConfigOpts, options: Any) -> int:
     """Print a line for each agent: host, whether it is up and ready, why it is disabled."""
-    silent_since = clock.now() - datetime.timedelta(seconds=conf.conductor.heartbeat_timeout)
     with revisions.open_current(conf.database.connection).reader() as session:
         found = agents.states(session)
+    # by the clock of the database, which is known as soon as that is open
+    silent_since = clock.now() - datetime.timedelta(seconds=conf.conductor.heartbeat_timeout)
     for each in found:
         words = [
             'up' if each.last_heartbeat >= silent_since else 'down',

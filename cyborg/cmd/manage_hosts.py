@@ -9,7 +9,7 @@ from oslo_config import cfg
 from cyborg import errors
 from cyborg.clients.placement import Placement
 from cyborg.conductor import forget
-from cyborg.db.sqlalchemy import clock, deployables, revisions
+from cyborg.db.sqlalchemy import clock, deployables, imported_rows, revisions
 
 #: nova-compute caches its provider tree
 REMEMBERED = (
@@ -41,18 +41,30 @@ def add_commands(subparsers: Any) -> None:
 def forget_host(conf: cfg.ConfigOpts, options: Any) -> int:
     """Unbind the requests of a host, and delete its rows and resource providers."""
     db = revisions.open_current(conf.database.connection)
-    silent = datetime.timedelta(seconds=conf.conductor.heartbeat_timeout)
+    hostname = options.hostname
     placement = _placement(conf)
-    if not options.force:
-        forget.require_gone(db, options.hostname, clock.now() - silent)
-    for what, count in forget.forget(db, options.hostname).items():
-        print(f'{count} {what}')
-    try:
-        published = placement.publish(options.hostname, [])
-        placement.delete(placement.leftovers(options.hostname, ()))
+    with db.reader() as session:
+        imported = imported_rows.providers_of(session, hostname)
+    is_known = True
+    leftovers = {}
+    try:  # before anything changes: if Placement does not answer, nothing does
+        leftovers = placement.leftovers(hostname, (), imported)
     except errors.ProviderTreeMissing:
+        is_known = False
+    if not options.force:
+        silent = datetime.timedelta(seconds=conf.conductor.heartbeat_timeout)
+        try:
+            forget.require_gone(db, hostname, clock.now() - silent)
+        except errors.NotFound:
+            if not leftovers:  # otherwise this goes on where an earlier run has ended
+                raise
+    for what, count in forget.forget(db, hostname).items():
+        print(f'{count} {what}')
+    if not is_known:
         print('Placement does not know the host')
         return 0
+    published = placement.publish(hostname, [], taken_over=imported)
+    placement.delete(placement.leftovers(hostname, (), imported))
     if not published.is_complete:
         print(
             'Some resource providers are still allocated to servers; they are reserved. '

@@ -104,7 +104,7 @@ def pull(options: argparse.Namespace) -> int:
 
 
 def fault(options: argparse.Namespace) -> int:
-    """Make a card of a running standalone ill, or well again."""
+    """Cause a fault of a card of a running standalone, or remove it."""
     return _perform(options, at=options.at, kind=options.kind)
 
 
@@ -229,7 +229,7 @@ def _add_standalone_commands(commands: Any) -> None:
     )
     pulling = commands.add_parser('pull', help='pull a card out of a running standalone')
     pulling.set_defaults(function=pull)
-    failing = commands.add_parser('fault', help='make a card of a running standalone ill')
+    failing = commands.add_parser('fault', help='cause a fault of a card of a running standalone')
     failing.set_defaults(function=fault)
     for each in (pulling, failing):
         each.add_argument('at', metavar='ADDRESS', help='its slot, such as 0000:3b:00.0')
@@ -242,7 +242,7 @@ def _add_standalone_commands(commands: Any) -> None:
         help='it no longer answers; default: it had a fatal PCI error',
     )
     kind.add_argument(
-        '--clear', dest='kind', action='store_const', const='none', help='it is well again'
+        '--clear', dest='kind', action='store_const', const='none', help='remove the fault'
     )
     rebooting = commands.add_parser('reboot', help='reboot a host of a running standalone')
     rebooting.set_defaults(function=reboot)

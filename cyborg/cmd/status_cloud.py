@@ -9,6 +9,7 @@ from oslo_upgradecheck.upgradecheck import Code, Result
 
 from cyborg import errors
 from cyborg.clients.nova import Nova
+from cyborg.clients.placement import understood
 from cyborg.clients.placement_api import Forbidden, PlacementApi
 from cyborg.db.sqlalchemy import device_profiles, engine
 
@@ -20,7 +21,8 @@ def placement(conf: cfg.ConfigOpts) -> Any:
 
     def check(service: Any) -> Any:
         try:
-            PlacementApi(service).find(name='cyborg-status')  # which the same role allows
+            with understood():
+                PlacementApi(service).find(name='cyborg-status')  # which the same role allows
         except Forbidden:
             return Result(
                 Code.FAILURE,
@@ -76,7 +78,8 @@ def profile_names(conf: cfg.ConfigOpts, db: engine.Database) -> Any:
     def check(service: Any) -> Any:
         wanted = set().union(*asked.values())
         try:
-            unknown = PlacementApi(service).unknown_names(wanted)
+            with understood():
+                unknown = PlacementApi(service).unknown_names(wanted)
         except errors.Unavailable as error:
             return Result(
                 Code.WARNING,

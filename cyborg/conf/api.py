@@ -37,7 +37,8 @@ OPTS = [
     cfg.StrOpt(
         'api_paste_config',
         default='api-paste.ini',
-        help='Paste configuration of the WSGI pipelines.',
+        help='File with the WSGI pipelines. A name without a directory is searched in the '
+        'configuration directories, then in etc/cyborg of the installation.',
     ),
     cfg.StrOpt(
         'auth_strategy',
@@ -47,7 +48,8 @@ OPTS = [
             ('keystone', 'tokens are validated by keystonemiddleware'),
             ('noauth2', 'every caller is an administrator: for tests and all-in-one use'),
         ],
-        help='How callers are authenticated. This is the name of the pipeline in the paste file.',
+        help='How callers are authenticated. It selects the pipeline in the paste file: main for '
+        'keystone, noauth2 for noauth2.',
     ),
     cfg.BoolOpt(
         'allow_remote_noauth',
@@ -67,8 +69,9 @@ OPTS = [
         'requests with their status and duration, and calls of conductors',
         ' A WSGI server with several processes needs the environment variable '
         'PROMETHEUS_MULTIPROC_DIR with an empty directory that all of them can write: then the '
-        'process that has the port serves the metrics of all. Such a process begins to serve '
-        'with its first request.',
+        'process that has the port serves the metrics of all. Empty the directory before each '
+        'start. Under uWSGI and mod_wsgi the port is open when the application is loaded; other '
+        'WSGI servers open it with the first request.',
     ),
     cfg.IntOpt(
         'max_limit',

@@ -10,7 +10,8 @@ OPTS = [
         default=0,
         min=0,
         help='Number of fatal PCI errors (AER) that a card may have since the kernel found it. A '
-        'card with more is reserved in Placement until it is reset or the host is rebooted.',
+        'card with more is reserved in Placement until it is removed and the bus is rescanned, or '
+        'the host is rebooted: this starts the count anew.',
     ),
     cfg.IntOpt(
         'tolerated_nonfatal_errors',

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stand-in for Nova that the openstack command can call: pretended servers and their flavors.
+"""A stand-in for Nova that the openstack command can call: simulated servers and their flavors.
 
 Each device profile is a flavor of the same name; the flavor ``plain`` asks for no accelerator. Of a
 new server the name, the flavor and the host in ``availability_zone`` (``nova:compute1``) or
@@ -19,7 +19,7 @@ EVENTS = '/os-server-external-events'
 
 
 class Compute(nova.Nova):
-    """Records events as the fake Nova does, and serves pretended servers."""
+    """Records events as the fake Nova does, and serves simulated servers."""
 
     servers: Servers | None = None  #: until then it knows none
 

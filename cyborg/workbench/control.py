@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control interface: what a person does with simulated hosts and pretended servers."""
+"""The control interface: what a person does with simulated hosts and simulated servers."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -106,7 +106,7 @@ class Control:
         host = self._host(hostname)
         if kind == 'none':
             host.cards.heal(at)
-            return _done(f'{host.cards.cards[at]} at {at} of {host.name} is well again.')
+            return _done(f'{host.cards.cards[at]} at {at} of {host.name} has no fault any more.')
         host.cards.make_ill(at, Illness(kind))
         what = 'had a fatal PCI error' if kind == Illness.ERRORS else 'no longer answers'
         return _done(f'{host.cards.cards[at]} at {at} of {host.name} {what}.')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pretended servers. They get accelerators as those of Nova do: accelerator requests, allocation
+"""Simulated servers. They get accelerators as those of Nova do: accelerator requests, allocation
 candidates, an allocation, a bind and its events. No guest is started."""
 
 import dataclasses
@@ -32,7 +32,7 @@ class BuildFailed(Exception):
 
 @dataclasses.dataclass
 class Server:
-    """A pretended server."""
+    """A simulated server."""
 
     id: str
     name: str

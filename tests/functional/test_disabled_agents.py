@@ -2,12 +2,15 @@
 """An operator takes a host out of use with cyborg-manage, and back into it."""
 
 import argparse
+import datetime
 import json
 
 import pytest
+from oslo_utils import timeutils
 
 from cyborg import errors
 from cyborg.cmd import manage_agents
+from cyborg.db.sqlalchemy import clock
 from tests.fixtures.cloud import eventually
 
 FPGA = {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
@@ -28,6 +31,18 @@ def agents(cloud, capsys):
         return capsys.readouterr().out
 
     return run
+
+
+def test_agents_are_alive_by_the_clock_of_the_database(cloud, agents, monkeypatch):
+    cloud.host()
+    cloud.rest()
+    # given a machine whose clock is an hour fast, and a database that was not opened yet
+    fast = datetime.timedelta(hours=1)
+    right, ours = clock.local_now, timeutils.utcnow
+    monkeypatch.setattr(clock, 'local_now', lambda: right() + fast)
+    monkeypatch.setattr(timeutils, 'utcnow', lambda with_timezone=False: ours(with_timezone) + fast)
+    monkeypatch.setattr(clock._Clock, 'ahead', datetime.timedelta())
+    assert agents('list') == 'compute1: up, ready\n'
 
 
 def reserved(cloud):

@@ -8,6 +8,8 @@ import uuid
 import pytest
 import requests
 import sqlalchemy as sa
+from keystoneauth1 import noauth as none
+from keystoneauth1 import session
 
 from cyborg import errors
 from cyborg.clients import keystone
@@ -128,6 +130,50 @@ def test_a_host_that_is_gone_is_forgotten(cloud, manage):
     assert manage('audit')[0] == 0
 
 
+def allocate(cloud, provider):
+    """Have a server hold a unit of a provider in Placement; returns the path of its allocation."""
+    [resource_class] = provider['inventories']
+    path = f'/allocations/{uuid.uuid4()}'
+    assert cloud.placement.put(
+        path,
+        json={
+            'allocations': {provider['uuid']: {'resources': {resource_class: 1}}},
+            'project_id': 'project',
+            'user_id': 'user',
+            'consumer_generation': None,
+            'consumer_type': 'INSTANCE',
+        },
+        headers={'OpenStack-API-Version': 'placement 1.39'},
+    ).ok
+    return path
+
+
+def test_forgetting_goes_on_when_the_last_server_is_gone(cloud, manage):
+    # given a host that is gone, and a server that holds a unit in Placement
+    [provider] = cloud.providers().values()
+    held = allocate(cloud, provider)
+    cloud.standalone.remove_host('compute1')
+    code, said = manage('host', 'forget', 'compute1', '--force')
+    assert code == 1 and said.endswith('then run this again.\n')
+    # when that is deleted, the same command deletes the provider
+    assert cloud.placement.delete(held).ok
+    code, said = manage('host', 'forget', 'compute1')
+    assert code == 0 and 'Its resource providers are deleted.' in said
+    assert cloud.providers() == {}
+    # and then there is nothing to forget
+    with pytest.raises(errors.NotFound, match='There is no host compute1'):
+        manage('host', 'forget', 'compute1')
+
+
+def test_nothing_is_forgotten_while_placement_does_not_answer(cloud, manage, monkeypatch):
+    cloud.standalone.remove_host('compute1')
+    monkeypatch.setattr(cloud.placement, 'endpoint_override', f'http://127.0.0.1:{free_port()}')
+    monkeypatch.setattr(cloud.placement, 'session', session.Session(none.NoAuth()))
+    with pytest.raises(errors.PlacementUnavailable):
+        manage('host', 'forget', 'compute1', '--force')
+    assert [arq['state'] for arq in cloud.arqs()] == ['Bound']
+
+
 def test_what_devices_left_in_placement_is_listed_and_deleted(cloud, manage):
     # given a host whose card was pulled out, beside one that stays
     host = cloud.host('compute2', make=SimHost, drivers=['intel_qat_driver'])
@@ -155,18 +201,7 @@ def test_a_provider_that_a_server_holds_is_not_tidied_away(cloud, manage):
     host.plug_in('8086:4940', at=QAT)
     eventually(lambda: cloud.providers('compute2'))
     [provider] = cloud.providers('compute2').values()
-    [resource_class] = provider['inventories']
-    assert cloud.placement.put(
-        f'/allocations/{uuid.uuid4()}',
-        json={
-            'allocations': {provider['uuid']: {'resources': {resource_class: 1}}},
-            'project_id': 'project',
-            'user_id': 'user',
-            'consumer_generation': None,
-            'consumer_type': 'INSTANCE',
-        },
-        headers={'OpenStack-API-Version': 'placement 1.39'},
-    ).ok
+    allocate(cloud, provider)
     host.pull_out(QAT)
     eventually(lambda: not cloud.get('/devices', params={'hostname': 'compute2'})['devices'])
     code, said = manage('host', 'tidy', 'compute2', '--yes')

@@ -90,6 +90,14 @@ def test_services_that_do_not_answer_are_told(cloud):
     assert check('Device profiles')[0] == status.CODE.WARNING
 
 
+def test_an_endpoint_that_is_not_placement_is_told(cloud):
+    where = f'{cloud.placement.get_endpoint()}/another'
+    cloud.standalone.conf.set_override('endpoint_override', where, 'placement')
+    for name in ('Placement', 'Device profiles'):
+        code, details = check(name)
+        assert code == status.CODE.WARNING and '404' in details, details
+
+
 def test_a_nova_that_hides_servers_is_no_obstacle(cloud):
     cloud.nova.hides_others = True
     code, details = check('Nova')

@@ -8,7 +8,8 @@ import uuid
 import pytest
 import sqlalchemy as sa
 
-from cyborg.cmd import manage_import
+from cyborg.clients import keystone
+from cyborg.cmd import manage_hosts, manage_import
 from cyborg.conductor.audit import Audit
 from cyborg.db.sqlalchemy import models
 from cyborg.sim import nova as sim_nova
@@ -267,6 +268,25 @@ def test_a_device_that_no_driver_reports_keeps_its_requests(cloud, upstream, pla
     cloud.rest(HOST)
     assert cloud.providers(HOST)[left.NAME]['inventories']['FPGA']['reserved'] == 0
     assert len(bound(cloud)) == 5
+
+
+def test_a_host_that_never_started_is_forgotten_with_its_provider(
+    cloud, placement, take_over, monkeypatch, capsys
+):
+    take_over('--yes')
+    monkeypatch.setattr(keystone, 'connect', lambda conf, section: cloud.placement)
+    parser = argparse.ArgumentParser()
+    manage_hosts.add_commands(parser.add_subparsers())
+    options = parser.parse_args(['host', 'forget', HOST])
+    # given servers that hold units of the provider that upstream left: it is reserved
+    assert options.function(cloud.standalone.conf, options) == 1
+    assert 'still allocated to servers' in capsys.readouterr().out
+    # when they are gone, it is deleted, though it lacks the trait of its owner
+    for server in SERVERS:
+        placement.free(server)
+    assert options.function(cloud.standalone.conf, options) == 0
+    gone = cloud.placement.get(f'/resource_providers/{PROVIDER}', raise_exc=False)
+    assert gone.status_code == 404
 
 
 def test_vgpus_keep_the_uuids_of_their_mediated_devices(cloud, upstream, placement, take_over):

@@ -67,7 +67,7 @@ def test_an_ill_card_is_withheld_until_it_is_well(bench, run, kind, fault):
     assert unit['withheld'] == 'at_fault'
     [shown] = [card for card in bench.get('/control')['hosts'][0]['cards'] if card['ill']]
     assert shown['at'] == TIMECARD
-    assert run('fault', TIMECARD, '--clear', *here).endswith('is well again.')
+    assert run('fault', TIMECARD, '--clear', *here).endswith('has no fault any more.')
     eventually(lambda: bench.device(TIMECARD)['fault'] is None)
 
 

@@ -112,7 +112,7 @@ def test_a_server_that_fits_nowhere_says_why(page):
 
 
 def test_an_ill_card_is_shown_until_it_is_healed(page):
-    page.click(f'{card(TIMECARD)} button', 'Make ill')
+    page.click(f'{card(TIMECARD)} button', 'Make fail')
     page.wait_for(lambda: page.texts(f'{card(TIMECARD)}.fault .why'), 'No fault is shown')
     page.wait_for(lambda: units(page, 'at_fault') == 1, 'Its unit is still offered')
     page.click(f'{card(TIMECARD)} button', 'Heal')
@@ -221,7 +221,7 @@ def test_much_at_once_as_the_documentation_shows_it(page, tmp_path):
     create_profile(page, 'compress', 'CUSTOM_QAT', '4')
     for profile, name in (('render', 'studio'), ('compress', 'archive')):
         boot(page, profile, name)
-    page.click(f'{card(TIMECARD)} button', 'Make ill')
+    page.click(f'{card(TIMECARD)} button', 'Make fail')
     page.wait_for(lambda: units(page, 'at_fault') == 1, 'It is not ill')
     page.wait_for(lambda: units(page, 'Bound') == 7, 'They are not bound')
     page.click('#requests button', 'History')

@@ -4,6 +4,7 @@
 import errno
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -200,6 +201,23 @@ class TestTools:
             sysfs.run(['tool'], 1, path=str(tmp_path))
         own, child = (tmp_path / 'pids').read_text().split()
         eventually(lambda: not is_running(own) and not is_running(child))
+
+    def test_a_tool_ends_with_the_process_that_runs_it(self, make_tool, tmp_path):
+        make_tool(f'echo $$ > {tmp_path}/pids\nexec sleep 60')
+        agent = subprocess.Popen(
+            [
+                sys.executable,
+                '-c',
+                'import sys; from cyborg.accelerator import sysfs; '
+                "sysfs.run(['tool'], path=f'{sys.argv[1]}:/usr/bin')",
+                tmp_path,
+            ]
+        )
+        eventually(lambda: (tmp_path / 'pids').exists() and (tmp_path / 'pids').read_text())
+        agent.kill()
+        agent.wait()
+        [tool] = (tmp_path / 'pids').read_text().split()
+        eventually(lambda: not is_running(tool))
 
     def test_a_child_that_left_its_group_does_not_hold_us_up(
         self, make_tool, tmp_path, monkeypatch

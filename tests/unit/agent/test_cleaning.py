@@ -302,7 +302,7 @@ def is_gone(process):
         (lambda path: (path.unlink(), path.mkdir()), 'is not a regular file'),
         (lambda path: path.parent.chmod(0o777), 'can be written by other users'),
         (lambda path: path.parent.parent.chmod(0o777), 'can be written by other users'),
-        (lambda path: path.write_text('#!/nonexistent/shell\n'), 'cannot be run: No such file'),
+        (lambda path: path.write_text('#!/nonexistent/shell\n'), 'No such file or directory'),
     ],
 )
 def test_a_script_that_is_not_safe_is_not_run(cleaner, script, spoil, why):

@@ -231,6 +231,12 @@ def test_a_compute_host_learns_neither_the_database_nor_the_api(devstack):
     assert not [call for call in devstack.calls if 'database' in call or 'dbsync' in call]
 
 
+def test_a_controller_without_an_agent_reaches_placement(devstack):
+    devstack.stack(local_conf='ENABLED_SERVICES=key,cyborg-api,cyborg-cond')
+    known = devstack.read_as_cyborg()
+    assert (known.placement.auth_type, known.nova.auth_type) == ('password', 'password')
+
+
 @pytest.mark.parametrize('name', ['nova.conf', 'nova_cell1.conf'])
 def test_nova_sends_a_service_token(devstack, name):
     devstack.stack()
