@@ -204,7 +204,7 @@ def test_nothing_of_a_disabled_device_is_bound(cloud):
     assert cloud.bind(before, instance=INSTANCE).status_code == 202
     [device] = cloud.get('/devices')['devices']
     assert cloud.call('POST', f'/devices/{device["uuid"]}/disable').status_code == 204
-    assert 'of a device that is disabled' in refusal(cloud.bind(after))
+    assert 'on compute1 is disabled' in refusal(cloud.bind(after))
     assert cloud.bind(before, instance=INSTANCE).status_code == 202
     assert cloud.call('POST', f'/devices/{device["uuid"]}/enable').status_code == 204
     assert cloud.bind(after).status_code == 202

@@ -263,6 +263,32 @@ class TestSharedRegion:
             [arq] = cloud.request('blanked')
             assert cloud.bind(arq, rp=published(cloud)['uuid']).status_code == 202
 
+    def test_a_function_that_a_server_has_is_not_given_out_again_with_the_next_image(
+        self, cloud, host
+    ):
+        # given a blank region, which offers both of its functions itself
+        delete(cloud, self.bound(cloud, FUNCTION))
+        eventually(lambda: published(cloud)['inventories'].get('FPGA', {}).get('total') == 2)
+        eventually(lambda: published(cloud)['inventories']['FPGA']['reserved'] == 0)
+        # when an image is loaded for one server, which offers them below its accelerators
+        image = cloud.glance.add(gbs(FUNCTION, FUNCTION), visibility='public')
+        cloud.profile('by-image', BLANKED | {'accel:bitstream_id': image})
+        [first] = cloud.request('by-image')
+        assert cloud.bind(first, rp=published(cloud)['uuid']).status_code == 202
+        child = f'{REGION}_{FUNCTION}'
+        eventually(lambda: child in cloud.providers())
+        # then another server gets the other function, and a third one gets nothing
+        offered = cloud.providers()[child]['inventories']['FPGA']
+        assert (offered['total'], offered['reserved']) == (2, 1)
+        second = self.bound(cloud, FUNCTION)
+        functions = {
+            tuple(cloud.get(f'/accelerator_requests/{arq["uuid"]}')['attach_handle_info'].items())
+            for arq in (first, second)
+        }
+        assert len(functions) == 2
+        [third] = cloud.request('blanked')
+        assert cloud.bind(third, rp=cloud.providers()[child]['uuid']).status_code == 409
+
     def test_placement_offers_no_function_of_a_region_that_cannot_be_blanked(self, cloud, host):
         def refuse(*arguments):
             raise OSError(5, 'The card does not answer')

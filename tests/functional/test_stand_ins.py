@@ -95,7 +95,7 @@ def test_what_nova_does_not_know_is_not_found(cloud):
 
 
 def test_an_image_is_uploaded_and_loaded_into_an_fpga(cloud, bench):
-    data = gbs(function=FUNCTION, interface=REGION_TYPE)
+    data = gbs(FUNCTION, interface=REGION_TYPE)
     image = cloud.image.create_image(
         'gzip', data=data, disk_format='raw', container_format='bare', function_id=FUNCTION
     )

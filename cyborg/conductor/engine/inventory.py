@@ -245,6 +245,7 @@ def _update_device(
     for part in gone:
         if part not in kept:
             row.deployables.remove(part)
+    _withhold_doubles(row)
     if row.fault is None and _is_held_otherwise(row):
         _set(row, fault=HELD_OTHERWISE)
 
@@ -280,6 +281,33 @@ def _withhold_programming(row: Device, opened: Opened) -> None:
             for handle in part.attach_handles:
                 if handle.is_unused:
                     handle.withheld = Withheld.PROGRAMMING
+
+
+def _withhold_doubles(row: Device) -> None:
+    """Mark a handle as missing while another deployable of the card has a held, quarantined or
+    uncleaned handle of the same PCI function.
+
+    An FPGA region offers its functions itself while it is empty, and below its accelerators while
+    an image is loaded. A request may hold one of them from before.
+    """
+    handles = [
+        (iommu_groups.address_of(handle), handle)
+        for part in row.deployables
+        for handle in part.attach_handles
+        if handle.type == objects.HandleType.PCI and 'function' in handle.info
+    ]
+    held = {
+        address: handle.deployable
+        for address, handle in handles
+        if handle.arq_id is not None or handle.withheld not in (None, Withheld.PROGRAMMING)
+    }
+    for address, handle in handles:
+        if (
+            handle.arq_id is None
+            and handle.withheld in (None, Withheld.PROGRAMMING)
+            and held.get(address, handle.deployable) is not handle.deployable
+        ):
+            _set(handle, is_missing=True)
 
 
 def _with_parents(parts: Sequence[Deployable]) -> list[Deployable]:

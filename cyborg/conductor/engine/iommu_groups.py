@@ -26,7 +26,7 @@ class Groups:
 
     def __init__(self, report: objects.Report, rows: Collection[Device]) -> None:
         self._groups = {
-            frozenset((_address(handle), *handle.given('companions', ())))
+            frozenset((address_of(handle), *handle.given('companions', ())))
             for device in report.devices
             for part in device.deployables
             for handle in part.attach_handles
@@ -35,7 +35,7 @@ class Groups:
         addresses = frozenset().union(*self._groups)
         #: handles that are stored already: they must be locked before a decision about them
         self.handles = (
-            [handle for _, handle in _members(rows) if _address(handle) in addresses]
+            [handle for _, handle in _members(rows) if address_of(handle) in addresses]
             if addresses
             else []
         )
@@ -46,7 +46,7 @@ class Groups:
         offered handle left says why."""
         for group in sorted(self._groups, key=min):
             members = [
-                (device, handle) for device, handle in _members(rows) if _address(handle) in group
+                (device, handle) for device, handle in _members(rows) if address_of(handle) in group
             ]
             kept = self._choose(members)
             for device, handle in members if kept else ():
@@ -57,7 +57,7 @@ class Groups:
                 everything = [each for part in device.deployables for each in part.attach_handles]
                 if device.fault is None and all(each.is_missing for each in everything):
                     device.fault = WITHHELD.format(
-                        address=_address(handle), other=_address(kept[0])
+                        address=address_of(handle), other=address_of(kept[0])
                     )
 
     def _choose(self, members: list[tuple[Device, Handle]]) -> list[Handle]:
@@ -69,7 +69,7 @@ class Groups:
             and not handle.is_missing
             and device.status != objects.DeviceStatus.MAINTAINING
         ]
-        usable.sort(key=lambda handle: (handle.uuid not in self._offered, _address(handle)))
+        usable.sort(key=lambda handle: (handle.uuid not in self._offered, address_of(handle)))
         return held or usable[:1]
 
 
@@ -85,5 +85,6 @@ def _members(rows: Iterable[Device]) -> list[tuple[Device, Handle]]:
     ]
 
 
-def _address(handle: objects.AttachHandle | Handle) -> str:
+def address_of(handle: objects.AttachHandle | Handle) -> str:
+    """Returns the address of the PCI function of a handle."""
     return ADDRESS.format_map({'domain': '', 'bus': '', 'device': '', 'function': ''} | handle.info)

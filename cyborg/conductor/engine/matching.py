@@ -27,7 +27,8 @@ def require_honoured(what: str, asked: Mapping[str, str], done: Collection[str] 
 
 def require_fit(arq: models.ExtArq, offer: Offer, rp: str) -> None:
     """Raises ProviderMismatch unless the provider itself has the class and traits that the group
-    asks for, as Placement compares them. Raises DeviceDisabled if its device is disabled."""
+    asks for, as Placement compares them. Raises DeviceDisabled if its device is disabled or has a
+    fault."""
     place = {'uuid': arq.uuid, 'rp': rp, 'host': offer.hostname}
     if offer.host_disabled is not None:
         # no new class of error: an API of the previous release would not know it
@@ -37,6 +38,11 @@ def require_fit(arq: models.ExtArq, offer: Offer, rp: str) -> None:
         )
     if offer.is_disabled:
         raise errors.DeviceDisabled(**place)
+    if offer.fault is not None:
+        raise errors.DeviceDisabled(
+            f'Accelerator request {arq.uuid} cannot be bound to resource provider {rp} on '
+            f'{offer.hostname}, whose device has a fault: {offer.fault}'
+        )
     classes = _names(arq.group, 'resources:')
     required = _names(arq.group, 'trait:', 'required')
     forbidden = _names(arq.group, 'trait:', 'forbidden')

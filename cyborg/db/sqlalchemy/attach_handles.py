@@ -57,6 +57,7 @@ _OFFERS: sa.CompoundSelect[*tuple[Any, ...]] = sa.union_all(
         models.Device.hostname,
         models.Device.status,
         models.Device.driver_name,
+        models.Device.fault,
         models.Deployable.resource_class,
         models.Deployable.traits,
         sa.select(models.Agent.disabled_reason)
@@ -71,7 +72,7 @@ _OFFERS: sa.CompoundSelect[*tuple[Any, ...]] = sa.union_all(
     .where(_IS_ASKED),
     sa.select(
         models.Deployable.rp_uuid,
-        *(sa.null() for _ in range(6)),
+        *(sa.null() for _ in range(7)),
         Handle.id,
         Handle.generation,
         Handle.is_host_prepared,
@@ -109,11 +110,13 @@ class Offer:
         traits: Iterable[str],
         driver_name: str,
         host_disabled: str | None = None,
+        fault: str | None = None,
     ) -> None:
         self.hostname = hostname
         self.driver_name = driver_name
         #: why an operator has disabled the agent of the host, if so
         self.host_disabled = host_disabled
+        self.fault = fault
         self.is_disabled = status == objects.DeviceStatus.MAINTAINING
         self.resource_class = resource_class
         #: as published in Placement
@@ -154,6 +157,7 @@ def offers(session: orm.Session, providers: Collection[str]) -> dict[str, Offer]
             row.traits,
             row.driver_name,
             row.host_disabled,
+            row.fault,
         )
         for row in rows
         if row.handle is None

@@ -67,7 +67,7 @@ class TestOpae:
             (PLACE, b'noise', 'Invalid bitstream'),
             (PLACE, gbs(interface=FUNCTION), 'interface id mismatch'),
             (PLACE, gbs(interface='x'), 'Invalid bitstream metadata'),
-            (PLACE, gbs(function='x'), 'Invalid bitstream metadata'),
+            (PLACE, gbs('x'), 'Invalid bitstream metadata'),
             (PLACE, gbs()[:-4000], 'no data'),
         ],
     )

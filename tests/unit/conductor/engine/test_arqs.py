@@ -17,6 +17,12 @@ def card(host):
     host.report(device('card', deployable('part', 'a', 'b')))
 
 
+def test_a_bind_to_a_card_with_a_fault_is_refused_with_the_fault(host):
+    host.report(device('card', deployable('part', 'a'), fault='It burns.'))
+    with pytest.raises(errors.DeviceDisabled, match='whose device has a fault: It burns'):
+        host.bind(host.request())
+
+
 def test_a_request_without_tasks_is_bound_at_once_and_nova_hears_of_it(host, card):
     request = host.request()
     unit = host.bind(request)

@@ -2,10 +2,17 @@
 """A report becomes rows, and the rows become the providers of Placement."""
 
 import pytest
+import sqlalchemy as sa
 
-from cyborg.conductor.engine import inventory
+from cyborg import errors
+from cyborg.conductor.engine import arqs, inventory
+from cyborg.conductor.engine.unit_of_work import transact
 from cyborg.db.sqlalchemy import models
-from tests.fixtures.reporting_host import deployable, device, handle
+from cyborg.db.sqlalchemy.history import Cause
+from cyborg.objects import Withheld
+from tests.fixtures.reporting_host import SERVER, deployable, device, handle
+
+OTHER, THIRD = (f'{each}9999999-9999-4999-8999-999999999999' for each in '89')
 
 
 def figures(plan):
@@ -96,6 +103,66 @@ def test_a_handle_that_another_program_uses_is_reserved(host):
     plan = host.report(device('card', deployable('part', 'a', handle('b', occupant='stranger'))))
     assert figures(plan) == {'part': (1, 2)}
     assert host.all(models.AttachHandle.is_missing) == [False, True]
+
+
+def functions(*numbers):
+    """Handles of virtual functions: the same ones for the same numbers, wherever they are."""
+    return [
+        handle(
+            f'vf{number}',
+            info={'domain': '0000', 'bus': '3b', 'device': '00', 'function': str(number)},
+        )
+        for number in numbers
+    ]
+
+
+def empty_region():
+    return device('card', deployable('part', *functions(1, 2)))
+
+
+def loaded_region():
+    """The same card with an image, which offers the functions below the region."""
+    return device(
+        'card', deployable('part'), deployable('loaded', *functions(1, 2), parent_name='part')
+    )
+
+
+def test_a_function_that_a_request_holds_is_not_offered_by_another_part_of_the_card(host):
+    # given a request that holds a function of an empty region
+    host.report(empty_region())
+    host.bind(host.request())
+    # when the region offers the same functions below its accelerator
+    plan = host.report(loaded_region())
+    # then the function that is held is not given out twice
+    assert figures(plan) == {'part': (1, 1), 'loaded': (1, 2)}
+    host.bind(host.request(), provider='loaded', server=OTHER)
+    with pytest.raises(errors.NoFreeHandle):
+        host.bind(host.request(), provider='loaded', server=THIRD)
+    holders = zip(
+        host.all(models.AttachHandle.info), host.all(models.AttachHandle.arq_id), strict=True
+    )
+    assert sorted(info['function'] for info, arq in holders if arq is not None) == ['1', '2']
+    # and when the request is gone, its function is offered
+    with transact(host.db, Cause('test')) as unit:
+        arqs.delete_of_instance(unit, SERVER)
+    assert figures(host.report(loaded_region())) == {'part': (0, 0), 'loaded': (0, 2)}
+
+
+def test_a_function_that_could_not_be_cleaned_is_not_offered_by_another_part_of_the_card(host):
+    host.report(empty_region())
+    with host.db.writer() as session:
+        session.execute(
+            sa.update(models.AttachHandle)
+            .where(models.AttachHandle.key == 'vf1')
+            .values(withheld=Withheld.QUARANTINED)
+        )
+    assert figures(host.report(loaded_region())) == {'part': (1, 1), 'loaded': (1, 2)}
+
+
+def test_a_function_stays_with_its_request_when_the_image_is_gone(host):
+    host.report(loaded_region())
+    host.bind(host.request(), provider='loaded')
+    assert figures(host.report(empty_region())) == {'part': (1, 2), 'loaded': (1, 1)}
 
 
 def test_children_come_after_their_parents(host):
