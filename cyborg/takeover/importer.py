@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
 from cyborg.db.sqlalchemy import agents, models
 from cyborg.takeover import arqs, inventory, profiles
-from cyborg.takeover.import_run import ImportRun, Outcome
+from cyborg.takeover.import_run import ImportRun, Outcome, Owners
 from cyborg.takeover.source import Content
 
 
@@ -20,10 +20,11 @@ def import_content(
     unit: UnitOfWork,
     content: Content,
     rename: profiles.Rename,
-    extra_keys: Collection[str] = (),
+    extra_keys: Collection[str],
+    owners: Owners,
 ) -> Outcome:
     """Import all rows; returns what was added, and notes for the operator."""
-    run = ImportRun(unit, content)
+    run = ImportRun(unit, content, owners)
     with run.session.no_autoflush:  # rows are complete only at the end
         made = profiles.import_profiles(run, rename, extra_keys)
         devices = inventory.import_devices(run)

@@ -15,6 +15,7 @@ from cyborg.sim import nova as sim_nova
 from tests.fixtures import upstream as left
 from tests.fixtures.cloud import Cloud, eventually
 from tests.fixtures.hosts import SimHost
+from tests.fixtures.persons import Person, trusting_cloud
 from tests.fixtures.upstream import HOST, PROVIDER, SERVERS, LeftInPlacement, Upstream
 
 QAT = '0000:6b:00.0'
@@ -28,8 +29,9 @@ def made(name):
 
 
 @pytest.fixture
-def cloud(tmp_path):
-    made = Cloud(tmp_path, more=f'[gpu_devices]\nenabled_vgpu_types = {VGPU}\n')
+def cloud(tmp_path, request):
+    make = getattr(request, 'param', Cloud)
+    made = make(tmp_path, more=f'[gpu_devices]\nenabled_vgpu_types = {VGPU}\n')
     made.start()
     yield made
     made.stop()
@@ -131,6 +133,23 @@ def test_another_server_gets_a_handle_and_a_deleted_one_frees_its_own(cloud, pla
     # then the import does not bring its requests back
     assert 'There is nothing to import.' in take_over('--yes')
     assert len(bound(cloud)) == 3
+
+
+@pytest.mark.parametrize('cloud', [trusting_cloud], indirect=True)
+def test_the_owner_of_a_server_reads_requests_that_had_no_project(cloud, upstream, take_over):
+    upstream.execute('UPDATE extended_accelerator_requests SET project_id = NULL')
+    server = next(server for server, amount in SERVERS.items() if amount == 3)
+    # while Nova does not list the servers, a dry run says that the requests have no project
+    assert f'its server {server} is not known' in take_over()
+    take_over('--yes')
+    # when Nova lists them
+    cloud.nova.projects = dict.fromkeys(SERVERS, 'owner')
+    assert 'the projects of 5 requests of earlier imports' in take_over('--yes')
+    # then Nova reads them with the token of the owner, and others do not see them
+    path = f'/accelerator_requests?instance={server}'
+    assert len(Person(cloud, project='owner').get(path)['arqs']) == 3
+    assert Person(cloud, project='another').get(path)['arqs'] == []
+    assert 'There is nothing to import.' in take_over('--yes')
 
 
 def test_a_dry_run_changes_nothing_and_a_second_import_adds_what_is_new(

@@ -10,10 +10,11 @@ import pytest
 import sqlalchemy as sa
 
 from cyborg import errors
+from cyborg.clients import keystone
 from cyborg.cmd import manage_import
 from cyborg.db.sqlalchemy import engine, migration, models
 from cyborg.objects import HandleType, Withheld
-from tests.fixtures.upstream import PROVIDER, Upstream
+from tests.fixtures.upstream import PROVIDER, SERVERS, Upstream
 
 CARD = '0000:3b:00.0'
 
@@ -218,6 +219,80 @@ def test_a_request_that_has_changed_since_is_told(upstream, take_over):
     printed = take_over()
     assert note_about(printed, 'was Bound', 'is Unbound', 'stays Bound')
     assert not any(printed['counts'].values())
+
+
+@pytest.fixture
+def nova(monkeypatch):
+    """What Nova answers to the import: an error, or the projects of servers."""
+    answer = SimpleNamespace(projects={}, error=None)
+
+    class Nova:
+        def __init__(self, service):
+            pass
+
+        def projects_of(self, servers):
+            if answer.error:
+                raise answer.error
+            return {each: answer.projects[each] for each in servers if each in answer.projects}
+
+    monkeypatch.setattr(keystone, 'connect', lambda conf, section: None)
+    monkeypatch.setattr(manage_import, 'Nova', Nova)
+    return answer
+
+
+@pytest.mark.parametrize(
+    'statement',
+    [
+        'UPDATE extended_accelerator_requests SET project_id = NULL',
+        'ALTER TABLE extended_accelerator_requests DROP COLUMN project_id',
+    ],
+)
+def test_a_bound_request_without_a_project_gets_that_of_its_server(
+    db, upstream, take_over, nova, statement
+):
+    upstream.execute(statement)
+    nova.projects = dict.fromkeys(SERVERS, 'owner')
+    assert not note_about(take_over(), 'no project')
+    with db.reader() as session:
+        found = session.scalars(sa.select(models.ExtArq).filter_by(state='Bound')).all()
+        assert [arq.project_id for arq in found] == ['owner'] * 5
+
+
+@pytest.mark.parametrize(
+    'error, words',
+    [
+        (errors.Unavailable('Nova answered 503.'), '503. Correct that, and run the import again.'),
+        (errors.ConfigError(why='[nova] auth_type is not set'), 'is not set. Correct that'),
+        (None, 'Nova does not know the server'),
+    ],
+)
+def test_a_bound_request_is_told_whose_project_nova_does_not_say(
+    db, upstream, take_over, nova, error, words
+):
+    upstream.execute('UPDATE extended_accelerator_requests SET project_id = NULL WHERE id = 2')
+    nova.error = error
+    [request] = upstream.execute(
+        'SELECT uuid, instance_uuid FROM extended_accelerator_requests WHERE id = 2'
+    )
+    printed = take_over()
+    assert len(note_about(printed, 'no project', words, *request)) == 1
+    assert len(note_about(printed, 'no project')) == 1
+
+
+def test_another_import_fills_in_the_projects_that_were_not_known(db, upstream, take_over, nova):
+    upstream.execute('UPDATE extended_accelerator_requests SET project_id = NULL')
+    assert len(note_about(take_over(), 'no project')) == 5
+    nova.projects = dict.fromkeys(SERVERS, 'owner')
+    printed = take_over()
+    assert {each['project'] for each in printed['completed']} == {'owner'}
+    assert len(printed['completed']) == 5 and not printed['notes'][1:]
+    with db.reader() as session:
+        for model in (models.ExtArq, models.ArqTransition):
+            found = session.scalars(sa.select(model.project_id)).all()
+            assert sorted(map(str, found)) == ['None', *['owner'] * 5]
+    nova.error = errors.Unavailable('Nova answered 503.')
+    printed = take_over()
+    assert printed['completed'] == [] and not note_about(printed, 'no project')
 
 
 # -- which databases ---------------------------------------------------------------------------
