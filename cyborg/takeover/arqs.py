@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 import sqlalchemy as sa
 
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import models, tasks
+from cyborg.objects import Decision, TaskState, Withheld
 from cyborg.objects.arq_states import Event, State
 from cyborg.takeover.import_run import ImportRun, stamps
 from cyborg.takeover.profiles import Group
@@ -20,6 +21,16 @@ def servers_without_project(content: Content) -> set[str]:
         row['instance_uuid']
         for row in content['extended_accelerator_requests']
         if row['state'] == State.BOUND and row['instance_uuid'] and not row['project_id']
+    }
+
+
+def handles_to_hold(run: ImportRun) -> set[int]:
+    """Returns the handles, by the number of theirs, that requests hold when this import ends: a
+    request that is not bound, or was imported before, takes no handle."""
+    return {
+        row['attach_handle_id']
+        for row in run.content['extended_accelerator_requests']
+        if _state(row)[0] == State.BOUND and not run.present('request', models.ExtArq, row)[0]
     }
 
 
@@ -156,9 +167,19 @@ def _take(
             f'{handle.uuid}: the first keeps it, and the other is imported without one.'
         )
         return None
+    if handle.withheld == Withheld.QUARANTINED:
+        _end_quarantine(run, mine, handle)
     handle.arq = mine
     handle.generation += 1
     return handle
+
+
+def _end_quarantine(run: ImportRun, mine: models.ExtArq, handle: models.AttachHandle) -> None:
+    """End the quarantine of a handle that a server uses: an operator must not have it cleaned."""
+    handle.withheld = None
+    if (failed := tasks.quarantined(run.session, handle.uuid)) is not None:
+        why = f'Imported request {mine.uuid} holds it.'
+        tasks.note_decision(failed, TaskState.FAILED, Decision.RELEASE, run.unit.actor, why)
 
 
 def _state(row: Row) -> tuple[State | None, str | None]:

@@ -12,7 +12,7 @@ from cyborg import objects
 from cyborg.conductor.engine import imported
 from cyborg.db.sqlalchemy import attributes, clock, imported_rows, models
 from cyborg.objects import TaskKind, TaskState, Withheld
-from cyborg.takeover import source
+from cyborg.takeover import arqs, source
 from cyborg.takeover.import_run import ImportRun, stamps
 from cyborg.takeover.source import Row
 
@@ -204,7 +204,7 @@ def _describe(mine: models.Deployable, rows: Iterable[Row]) -> None:
 def import_handles(run: ImportRun, deployables: Deployables) -> Handles:
     """Import the attach handles; returns our rows."""
     found: Handles = {}
-    held = {row['attach_handle_id'] for row in run.content['extended_accelerator_requests']}
+    held = arqs.handles_to_hold(run)
     for row in run.content['attach_handles']:
         is_there, mine = run.present('handle', models.AttachHandle, row)
         if not is_there:
@@ -255,7 +255,7 @@ def _handle(
 
 def _quarantine(run: ImportRun, handle: models.AttachHandle, part: models.Deployable) -> None:
     """Withhold a handle until an operator has it cleaned."""
-    why = 'The upstream service marked it as in use, and no request holds it.'
+    why = 'The upstream service marked it as in use, and no bound request holds it.'
     handle.withheld = Withheld.QUARANTINED
     run.session.add(
         models.Task(
@@ -272,7 +272,7 @@ def _quarantine(run: ImportRun, handle: models.AttachHandle, part: models.Deploy
     )
     run.note(
         f'Attach handle {handle.uuid} on {part.device.hostname} is marked as in use, but no '
-        'request holds it: it is quarantined. When no server uses it, run cyborg-manage '
+        'bound request holds it: it is quarantined. When no server uses it, run cyborg-manage '
         f'handle clean {handle.uuid}.'
     )
 

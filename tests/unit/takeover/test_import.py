@@ -152,6 +152,48 @@ def test_a_handle_in_use_without_a_request_is_quarantined(db, upstream, take_ove
     assert only(db, models.Task).state == 'quarantined'
 
 
+@pytest.mark.parametrize('state', ['BindStarted', 'BindFailed', 'Deleting'])
+def test_a_handle_in_use_of_a_request_that_is_not_bound_is_quarantined(
+    db, upstream, take_over, state
+):
+    upstream.execute('UPDATE extended_accelerator_requests SET state = ? WHERE id = 2', state)
+    printed = take_over()
+    [(handle,)] = upstream.execute('SELECT uuid FROM attach_handles WHERE id = 1')
+    assert note_about(printed, handle, 'is quarantined')
+    row = only(db, models.AttachHandle, uuid=handle)
+    assert row.withheld == Withheld.QUARANTINED and row.arq_id is None
+    assert only(db, models.Task).handle_uuid == handle
+    [shown] = [each for each in printed['handles'] if each['uuid'] == handle]
+    assert shown['held'] is False
+
+
+def test_a_new_handle_whose_request_was_bound_after_its_import_is_quarantined(
+    db, upstream, take_over
+):
+    upstream.execute("UPDATE extended_accelerator_requests SET state = 'BindFailed' WHERE id = 2")
+    upstream.execute('UPDATE attach_handles SET in_use = 0 WHERE id = 1')
+    take_over()
+    handle = upstream.add_handle(made('handle'), 1, CARD, in_use=1)
+    upstream.execute(
+        "UPDATE extended_accelerator_requests SET state = 'Bound', attach_handle_id = ? "
+        'WHERE id = 2',
+        handle,
+    )
+    assert note_about(take_over(), made('handle'), 'is quarantined')
+
+
+def test_a_quarantined_handle_that_a_bound_request_holds_later_is_not_cleaned(
+    db, upstream, take_over
+):
+    handle = upstream.add_handle(made('handle'), 1, CARD, in_use=1)
+    take_over()
+    upstream.add_bound(made('arq'), handle, PROVIDER, made('server'))
+    take_over()
+    row = only(db, models.AttachHandle, uuid=made('handle'))
+    assert row.withheld is None and row.arq_id is not None
+    assert only(db, models.Task).state == 'failed'
+
+
 def test_a_handle_without_readable_info_stays_with_its_request(db, upstream, take_over):
     upstream.execute("UPDATE attach_handles SET attach_info = '{broken' WHERE id = 1")
     assert note_about(take_over(), 'is not JSON')
