@@ -60,15 +60,16 @@ class ImportRun:
         if kind not in self._ours:
             rows = self.session.scalars(sa.select(model))
             self._ours[kind] = {mine.uuid: mine for mine in rows}
-        mine = self._ours[kind].get(row['uuid'])
-        return (kind, row['uuid']) in self.known or mine is not None, mine
+        ours, known = self._ours[kind], self.known.get((kind, row['uuid']))
+        mine = ours.get(row['uuid'])
+        if mine is None and known is not None and known.merged_into is not None:
+            mine = ours.get(known.merged_into)
+        return known is not None or mine is not None, mine
 
-    def record(
-        self, kind: str, uuid: str, hostname: str | None = None, state: str | None = None
-    ) -> None:
+    def record(self, kind: str, uuid: str, **facts: str | None) -> None:
         """Record that a row is imported, so that the next import skips it."""
         if (kind, uuid) not in self.known:
-            row = models.ImportedRow(kind=kind, uuid=uuid, hostname=hostname, state=state)
+            row = models.ImportedRow(kind=kind, uuid=uuid, **facts)
             self.known[kind, uuid] = row
             self.session.add(row)
 

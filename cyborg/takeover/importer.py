@@ -28,11 +28,13 @@ def import_content(
     with run.session.no_autoflush:  # rows are complete only at the end
         made = profiles.import_profiles(run, rename, extra_keys)
         devices = inventory.import_devices(run)
-        deployables = inventory.import_deployables(run, devices)
-        handles = inventory.import_handles(run, deployables)
+        held = arqs.handles_to_hold(run)
+        deployables = inventory.import_deployables(run, devices, held)
+        handles = inventory.import_handles(run, deployables, held)
         arqs.import_arqs(run, made, handles)
     run.session.flush()
-    agents.distrust(run.session, {each['host'] for each in run.outcome.devices})
+    new = [*run.outcome.devices, *run.outcome.deployables]
+    agents.distrust(run.session, {each['host'] for each in new})
     _note_waiting(run)
     return run.outcome
 

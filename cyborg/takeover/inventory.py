@@ -3,16 +3,16 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import sqlalchemy as sa
 from oslo_utils import uuidutils
 
 from cyborg import objects
 from cyborg.conductor.engine import imported
-from cyborg.db.sqlalchemy import attributes, clock, imported_rows, models
+from cyborg.db.sqlalchemy import attach_handles, attributes, clock, imported_rows, models
 from cyborg.objects import TaskKind, TaskState, Withheld
-from cyborg.takeover import arqs, source
+from cyborg.takeover import source
 from cyborg.takeover.import_run import ImportRun, stamps
 from cyborg.takeover.source import Row
 
@@ -102,9 +102,15 @@ def _device(run: ImportRun, row: Row, paths: Iterable[Row], driver: str | None) 
     return mine
 
 
-def import_deployables(run: ImportRun, devices: Devices) -> Deployables:
-    """Import the deployables with their attributes; returns our rows."""
+def import_deployables(run: ImportRun, devices: Devices, held: Collection[int]) -> Deployables:
+    """Import the deployables with their attributes; returns our rows.
+
+    ``held``: the handles that requests hold when this import ends. A deployable of such a handle is
+    imported again if it is gone: a driver may divide the card in another way, but the server has
+    an allocation of the provider.
+    """
     found: Deployables = {}
+    needed = {row['deployable_id'] for row in run.content['attach_handles'] if row['id'] in held}
     described: dict[int, list[Row]] = defaultdict(list)
     for row in run.content['attributes']:
         described[row['deployable_id']].append(row)
@@ -112,7 +118,7 @@ def import_deployables(run: ImportRun, devices: Devices) -> Deployables:
     providers = {part.rp_uuid: part for part in run.session.scalars(sa.select(models.Deployable))}
     for row in rows:
         is_there, mine = run.present('deployable', models.Deployable, row)
-        if not is_there:
+        if not is_there or (mine is None and row['id'] in needed):
             mine = _deployable(
                 run, row, devices.get(row['device_id']), described[row['id']], providers
             )
@@ -147,19 +153,24 @@ def _deployable(
             'gone since.'
         )
         return None
-    run.record('deployable', row['uuid'])
     provider = row['rp_uuid'] or uuidutils.generate_uuid()
-    same = providers.get(provider)
+    name = row['name'][: imported.LONGEST_NAME]
+    # a name is that of a provider in Placement, which has no two of the same name
+    same = providers.get(provider) or next(
+        (part for part in device.deployables if part.name == name), None
+    )
     if same is not None:
+        run.record('deployable', row['uuid'], merged_into=same.uuid)
         run.note(
             f'Deployables {same.uuid} and {row["uuid"]} are the same resource provider, '
             f'{provider}: they become {same.uuid}, with the handles of both.'
         )
         return same
+    run.record('deployable', row['uuid'])
     mine = models.Deployable(
         uuid=row['uuid'],
         device=device,
-        name=row['name'][: imported.LONGEST_NAME],
+        name=name,
         rp_uuid=provider,
         driver_name=row['driver_name'] or '',
         bitstream_id=row['bitstream_id'],
@@ -170,7 +181,7 @@ def _deployable(
     run.session.add(mine)
     _describe(mine, described)
     if row['rp_uuid']:
-        run.record(imported_rows.PROVIDER, provider, device.hostname)
+        run.record(imported_rows.PROVIDER, provider, hostname=device.hostname)
     run.outcome.deployables.append(
         {
             'uuid': row['uuid'],
@@ -201,21 +212,25 @@ def _describe(mine: models.Deployable, rows: Iterable[Row]) -> None:
     attributes.update(mine, attributes.told(told))
 
 
-def import_handles(run: ImportRun, deployables: Deployables) -> Handles:
-    """Import the attach handles; returns our rows."""
+def import_handles(run: ImportRun, deployables: Deployables, held: Collection[int]) -> Handles:
+    """Import the attach handles, also those that are gone if they are held; returns our rows."""
     found: Handles = {}
-    held = arqs.handles_to_hold(run)
+    theirs = {row['uuid'] for row in run.content['attach_handles']}
     for row in run.content['attach_handles']:
         is_there, mine = run.present('handle', models.AttachHandle, row)
-        if not is_there:
+        if not is_there or (mine is None and row['id'] in held):
             part = deployables.get(row['deployable_id'])
-            mine = _handle(run, row, part, row['id'] in held)
+            mine = _handle(run, row, part, row['id'] in held, theirs)
         found[row['id']] = mine
     return found
 
 
 def _handle(
-    run: ImportRun, row: Row, part: models.Deployable | None, is_held: bool
+    run: ImportRun,
+    row: Row,
+    part: models.Deployable | None,
+    is_held: bool,
+    theirs: Collection[str],
 ) -> models.AttachHandle | None:
     if part is None:
         run.note(f'Attach handle {row["uuid"]} is left out: its deployable is gone.')
@@ -227,17 +242,24 @@ def _handle(
             f'The info of attach handle {row["uuid"]} is not JSON: no driver will recognize '
             'it, so it is kept only as long as a request holds it.'
         )
-    mine = models.AttachHandle(
-        uuid=row['uuid'],
-        deployable=part,
-        key=f'{imported.PREFIX}{row["uuid"]}',
-        type=row['attach_type'],
-        info=info,
-        is_host_prepared=row['attach_type'] == objects.HandleType.MDEV,
-        generation=0,
-        **stamps(row),
-    )
-    run.session.add(mine)
+    reported = _reported(part, objects.AttachHandle(type=row['attach_type'], info=info), theirs)
+    if reported is not None and not reported.is_unused:
+        run.record('handle', row['uuid'], merged_into=reported.uuid)
+        return reported
+    if part in run.session.new or part.device.is_imported:
+        if reported is not None:  # it moves to this part
+            reported.deployable.attach_handles.remove(reported)
+        mine = _new_handle(row, part, info)
+        run.session.add(mine)
+    elif reported is not None:
+        mine, part = reported, reported.deployable
+        mine.uuid = row['uuid']  # a mediated device of a server has this uuid
+    else:
+        run.note(
+            f'Attach handle {row["uuid"]} is left out: the agent on {part.device.hostname} has '
+            'reported its device, and no handle at its place.'
+        )
+        return None
     run.record('handle', row['uuid'])
     run.outcome.handles.append(
         {
@@ -251,6 +273,33 @@ def _handle(
     if row['in_use'] and not is_held:
         _quarantine(run, mine, part)
     return mine
+
+
+def _reported(
+    part: models.Deployable, wanted: objects.AttachHandle, theirs: Collection[str]
+) -> models.AttachHandle | None:
+    """Returns our handle at the place of a new one of theirs, locked, if drivers have reported its
+    device. Our rows of other handles of theirs do not count."""
+    if part.device.is_imported:
+        return None
+    for handle in imported.at_place(part.device, wanted):
+        if handle.uuid not in theirs:
+            attach_handles.lock([handle])
+            return handle
+    return None
+
+
+def _new_handle(row: Row, part: models.Deployable, info: dict[str, str]) -> models.AttachHandle:
+    return models.AttachHandle(
+        uuid=row['uuid'],
+        deployable=part,
+        key=f'{imported.PREFIX}{row["uuid"]}',
+        type=row['attach_type'],
+        info=info,
+        is_host_prepared=row['attach_type'] == objects.HandleType.MDEV,
+        generation=0,
+        **stamps(row),
+    )
 
 
 def _quarantine(run: ImportRun, handle: models.AttachHandle, part: models.Deployable) -> None:

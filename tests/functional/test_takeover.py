@@ -269,6 +269,65 @@ def test_a_virtual_function_stays_with_its_server_and_its_provider_until_it_is_f
     assert f'{HOST}_0000:6b:01.2' not in cloud.providers(HOST)
 
 
+def test_a_handle_that_is_new_after_the_agent_reported_is_the_one_at_its_place(
+    cloud, upstream, placement, take_over
+):
+    upstream.execute('DELETE FROM attach_handles WHERE id = 16')
+    take_over('--yes')
+    cloud.host(HOST)
+    cloud.rest(HOST)
+    total = sa.select(models.AttachHandle)
+    assert len(rows(cloud, total)) == 16
+    # when the upstream service returns, and finds the function that it did not know
+    number = upstream.add_handle(made('handle'), 1, '0000:0c:2.0', 'TEST_PCI')
+    upstream.add_bound(made('arq'), number, PROVIDER, made('server'))
+    strange = upstream.add_handle(made('strange'), 1, '0000:0c:1f.0', 'TEST_PCI')
+    upstream.add_bound(made('lost'), strange, PROVIDER, made('server'))
+    printed = take_over('--yes')
+    # then the row of our driver is that handle, and nobody else gets it
+    for _ in range(2):
+        assert len(rows(cloud, total)) == 16
+        [handle] = rows(cloud, total.where(models.AttachHandle.uuid == made('handle')))
+        assert not handle.is_missing and handle.arq_id is not None
+        assert bound(cloud)[made('arq')]['attach_handle_uuid'] == made('handle')
+        cloud.agent(HOST).inventory.wake(must_report=True)
+        cloud.rest(HOST)
+    # and one that no driver reports is left out
+    assert f'Attach handle {made("strange")} is left out' in printed
+    assert f'Request {made("lost")} is bound to server' in printed
+
+
+def test_a_function_that_moved_to_its_card_returns_with_a_server_of_the_upstream_service(
+    cloud, upstream, placement, take_over
+):
+    qat_by_functions(upstream, placement)
+    take_over('--yes')
+    cloud.host(
+        HOST,
+        SimHost,
+        cards=[{'model': '8086:37c8', 'at': QAT, 'vfs': 4}],
+        drivers=['fake_driver', 'intel_qat_driver'],
+    )
+    cloud.rest(HOST)
+    assert cloud.providers(HOST)[f'{HOST}_{QAT}']['inventories']['CUSTOM_QAT']['total'] == 4
+    # when the upstream service returns, and gives one function to a server
+    [(number,)] = upstream.execute('SELECT id FROM attach_handles WHERE uuid = ?', made('handle2'))
+    upstream.add_bound(made('arq'), number, made('provider2'), made('server'))
+    take_over('--yes')
+    # then its card does not offer that function
+    handle = models.AttachHandle
+    here = [each.uuid for each in rows(cloud, sa.select(handle)) if each.info['bus'] == '6b']
+    assert len(here) == 4 and made('handle2') in here
+    assert bound(cloud)[made('arq')]['attach_handle_uuid'] == made('handle2')
+    cloud.agent(HOST).inventory.beat()
+    eventually(lambda: f'{HOST}_0000:6b:01.2' in cloud.providers(HOST))
+    cloud.rest(HOST)
+    provider = cloud.providers(HOST)[f'{HOST}_0000:6b:01.2']
+    assert provider['uuid'] == made('provider2')
+    assert provider['inventories']['CUSTOM_QAT']['total'] == 1
+    assert cloud.providers(HOST)[f'{HOST}_{QAT}']['inventories']['CUSTOM_QAT']['total'] == 3
+
+
 def test_a_device_that_no_driver_reports_keeps_its_requests(cloud, upstream, placement, take_over):
     take_over('--yes')
     cloud.host(HOST, drivers=())

@@ -119,6 +119,20 @@ def test_a_profile_that_is_here_already_is_used(db, upstream, take_over):
     assert len(printed['requests']) == 6
 
 
+def test_a_later_request_gets_the_profile_that_was_here_already(db, upstream, take_over):
+    group = {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
+    with db.writer() as session:
+        session.add(models.DeviceProfile(name='fpga-one', groups=[group]))
+    take_over()
+    with db.writer() as session:
+        session.scalars(sa.select(models.DeviceProfile).filter_by(name='fpga-one')).one().name = 'x'
+    upstream.add_bound(made('arq'), 6, PROVIDER, made('server'))
+    printed = take_over()
+    assert not note_about(printed, made('arq'))
+    row = only(db, models.ExtArq, uuid=made('arq'))
+    assert row.device_profile_name == 'x' and row.group == group
+
+
 # -- devices and handles -----------------------------------------------------------------------
 
 
@@ -143,6 +157,61 @@ def test_two_deployables_of_one_provider_become_one(db, upstream, take_over):
     with db.reader() as session:
         [row] = session.scalars(sa.select(models.Deployable))
         assert made('handle') in {each.uuid for each in row.attach_handles}
+
+
+def test_a_later_handle_of_a_merged_deployable_gets_to_the_one_that_is_left(
+    db, upstream, take_over
+):
+    device = upstream.add_device(made('a'), CARD)
+    part = upstream.add_deployable(made('part'), device, CARD, PROVIDER, 'PGPU')
+    child = upstream.add_deployable(made('child'), device, 'child', made('rp'), 'PGPU')
+    upstream.execute('UPDATE deployables SET parent_id = ? WHERE id = ?', part, child)
+    take_over()
+    handle = upstream.add_handle(made('handle'), part, CARD)
+    upstream.add_bound(made('arq'), handle, PROVIDER, made('server'))
+    printed = take_over()
+    assert not note_about(printed, made('handle')) and not note_about(printed, made('arq'))
+    with db.reader() as session:
+        [row] = session.scalars(sa.select(models.AttachHandle).filter_by(uuid=made('handle')))
+        assert row.deployable.rp_uuid == PROVIDER and row.arq.uuid == made('arq')
+        [below] = session.scalars(sa.select(models.Deployable).filter_by(uuid=made('child')))
+        assert below.parent is row.deployable
+
+
+def test_handles_that_are_new_after_a_report_become_those_at_their_place(db, upstream, take_over):
+    device = upstream.add_device(made('a'), CARD)
+    part = upstream.add_deployable(made('part'), device, CARD, made('rp'), 'VGPU')
+    upstream.add_handle(made('first'), part, CARD, 'MDEV', asked_type='t', vgpu_mark='t_0')
+    take_over()
+    with db.writer() as session:  # as a report does: four vGPUs, of which the first was imported
+        [row] = session.scalars(sa.select(models.Device).filter_by(uuid=made('a')))
+        row.is_imported = row.deployables[0].is_imported = False
+        [first] = row.deployables[0].attach_handles
+        first.key = '0'
+        row.deployables[0].attach_handles += [
+            models.AttachHandle(
+                key=str(number),
+                type=HandleType.MDEV,
+                info=first.info | {'vgpu_mark': f't_{number}'},
+            )
+            for number in (1, 2, 3)
+        ]
+    # when the upstream service has two more, and has replaced the first
+    for name, mark in (('third', 't_2'), ('second', 't_9')):
+        handle = upstream.add_handle(made(name), part, CARD, 'MDEV', asked_type='t', vgpu_mark=mark)
+        upstream.add_bound(made(f'arq {name}'), handle, made('rp'), made('server'))
+    upstream.execute(
+        'UPDATE attach_handles SET uuid = ? WHERE uuid = ?', made('new'), made('first')
+    )
+    take_over()
+    take_over()
+    with db.reader() as session:
+        [row] = session.scalars(sa.select(models.Device).filter_by(uuid=made('a')))
+        handles = {each.uuid: each for each in row.deployables[0].attach_handles}
+        assert len(handles) == 4
+        assert handles[made('third')].key == '2' and handles[made('new')].key == '0'
+        held = {uuid for uuid, each in handles.items() if each.arq is not None}
+        assert held == {made('second'), made('third')}
 
 
 def test_a_handle_in_use_without_a_request_is_quarantined(db, upstream, take_over):
