@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
 from cyborg.db.sqlalchemy import agents, models
-from cyborg.takeover import arqs, inventory, profiles
+from cyborg.takeover import arqs, handles, inventory, profiles
 from cyborg.takeover.import_run import ImportRun, Outcome, Owners
 from cyborg.takeover.source import Content
 
@@ -30,8 +30,7 @@ def import_content(
         devices = inventory.import_devices(run)
         held = arqs.handles_to_hold(run)
         deployables = inventory.import_deployables(run, devices, held)
-        handles = inventory.import_handles(run, deployables, held)
-        arqs.import_arqs(run, made, handles)
+        arqs.import_arqs(run, made, handles.import_handles(run, deployables, held))
     run.session.flush()
     new = [*run.outcome.devices, *run.outcome.deployables]
     agents.distrust(run.session, {each['host'] for each in new})
