@@ -2,7 +2,7 @@
 """The calls to Nova: external events about binds, and queries about servers."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from keystoneauth1 import exceptions
@@ -82,6 +82,39 @@ class Nova:
         if response.status_code not in (200, 403):
             raise errors.Unavailable(f'Nova answered {response.status_code}.')
         return bool(response.status_code == 200)
+
+    def projects_of(self, servers: Collection[str]) -> dict[str, str]:
+        """Returns the projects of servers, without those servers that Nova does not know. It reads
+        the list of all servers, page by page.
+
+        Raises Unavailable if Nova does not answer, or does not show servers of all projects.
+        """
+        found: dict[str, str] = {}
+        page: dict[str, str] = {}
+        while set(servers) - found.keys():
+            last = {'marker': list(page)[-1]} if page else {}
+            page = self._page_of_projects(last)
+            if page.keys() <= found.keys():  # the list has ended
+                break
+            found |= page
+        return {server: found[server] for server in servers if server in found}
+
+    def _page_of_projects(self, last: dict[str, str]) -> dict[str, str]:
+        """Returns the projects of the servers of one page, in its order."""
+        try:
+            response = self._service.get(
+                '/servers/detail', params={'all_tenants': 1} | last, raise_exc=False
+            )
+            if response.status_code == 200:
+                return {each['id']: each['tenant_id'] for each in response.json()['servers']}
+        except (exceptions.ClientException, ValueError, KeyError, TypeError) as error:
+            raise errors.Unavailable(f'Nova does not list the servers: {error}') from error
+        if response.status_code == 403:
+            raise errors.Unavailable(
+                'The user of [nova] cannot see the servers of all projects; it needs the role '
+                'admin.'
+            )
+        raise errors.Unavailable(f'Nova answered {response.status_code}.')
 
     def accepts_events(self) -> bool:
         """Returns whether our user may send events. Raises Unavailable if Nova does not answer.

@@ -3,17 +3,19 @@
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from oslo_config import cfg
 
+from cyborg import errors
+from cyborg.clients.nova import Nova
 from cyborg.cmd import manage_profiles
 from cyborg.conductor.engine.unit_of_work import transact
 from cyborg.db.sqlalchemy import revisions
 from cyborg.db.sqlalchemy.history import Cause
-from cyborg.takeover import profiles, source
-from cyborg.takeover.import_run import Outcome
+from cyborg.takeover import arqs, profiles, source
+from cyborg.takeover.import_run import Outcome, Owners
 from cyborg.takeover.importer import import_content
 
 DESCRIPTION = """\
@@ -32,6 +34,7 @@ TABLES = {
     'devices': ('Devices', ('uuid', 'host', 'type', 'vendor', 'address', 'status')),
     'deployables': ('Deployables', ('uuid', 'name', 'provider', 'resource_class')),
     'requests': ('Requests', ('uuid', 'state', 'imported_as', 'server', 'host', 'handle')),
+    'completed': ('Projects of requests that were imported before', ('uuid', 'server', 'project')),
 }
 
 
@@ -81,10 +84,11 @@ def import_rows(conf: cfg.ConfigOpts, options: Any) -> int:
     connection = str(conf.database.connection or '')
     db = revisions.open_current(connection)
     content = source.read(options.source, connection)
+    owners = _owners(conf, arqs.servers_without_project(content))
     outcome = Outcome()
     try:
         with transact(db, Cause('operator')) as unit:
-            outcome = import_content(unit, content, rename, conf.api.extra_accel_keys)
+            outcome = import_content(unit, content, rename, conf.api.extra_accel_keys, owners)
             if not options.yes:
                 raise _DryRun
     except _DryRun:
@@ -92,6 +96,24 @@ def import_rows(conf: cfg.ConfigOpts, options: Any) -> int:
     printed = _as_json if options.format == 'json' else _as_tables
     print(printed(content, outcome, options.yes))
     return 0
+
+
+def _owners(conf: cfg.ConfigOpts, servers: Collection[str]) -> Owners:
+    """Ask Nova for the projects of these servers."""
+    if not servers:
+        return Owners()
+    from cyborg.clients import keystone  # slow to import, and most imports do not need it
+
+    try:
+        projects = Nova(keystone.connect(conf, 'nova')).projects_of(servers)
+    except (errors.ConfigError, errors.Unavailable) as error:
+        why = error.faultstring.rstrip('.')
+        return Owners(why=f'{why}. Correct that, and run the import again.')
+    return Owners(
+        projects,
+        'Nova does not know the server: if it was deleted, cyborg-manage audit --fix deletes the '
+        'request; otherwise run the import again when Nova lists the server.',
+    )
 
 
 def _as_json(content: source.Content, outcome: Outcome, is_applied: bool) -> str:
@@ -106,6 +128,7 @@ def _as_json(content: source.Content, outcome: Outcome, is_applied: bool) -> str
             'deployables': outcome.deployables,
             'handles': outcome.handles,
             'requests': outcome.requests,
+            'completed': outcome.completed,
             'notes': outcome.notes,
         },
         indent=2,
@@ -142,7 +165,7 @@ def _table(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
 
 def _summary(outcome: Outcome, is_applied: bool) -> str:
     counts = outcome.counts
-    if not any(counts.values()):
+    if not any(counts.values()) and not outcome.completed:
         return 'There is nothing to import.'
     bound = sum(1 for each in outcome.requests if each['imported_as'] == 'Bound')
     what = (
@@ -150,6 +173,8 @@ def _summary(outcome: Outcome, is_applied: bool) -> str:
         f'{counts["deployables"]} deployables, {counts["handles"]} attach handles and '
         f'{counts["requests"]} requests, of which {bound} are bound'
     )
+    if outcome.completed:
+        what += f'; and the projects of {len(outcome.completed)} requests of earlier imports'
     if is_applied:
         return f'Imported: {what}.'
     return f'To import: {what}. Nothing is changed yet: --yes imports them.'

@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import Callable
 from typing import Any
+from urllib import parse
 
 from keystoneauth1.adapter import Adapter
 
@@ -22,6 +23,7 @@ class Nova(http_server.HttpServer):
         self.offloaded: set[str] = set()  #: servers that are shelved
         self.running: dict[str, str | None] = {}  #: active servers, with what Nova does with them
         self.unknown: set[str] = set()  #: servers that were deleted
+        self.projects: dict[str, str] = {}  #: the servers that it lists, with their projects
         self.hides_others = False  #: whether it treats the caller as a user of one project
         self.forbids_events = False  #: whether its policy lets the caller send none
         self.code = 200  #: for each event; 5xx is the status of the whole request
@@ -65,12 +67,22 @@ class Nova(http_server.HttpServer):
     def _code(self, event: dict[str, str]) -> int:
         return self.codes.get(event['tag'], self.codes.get(event['server_uuid'], self.code))
 
+    def _listed(self, path: str) -> list[dict[str, str]]:
+        """Return a page of two servers, from the one after the marker on."""
+        listed = [{'id': server, 'tenant_id': each} for server, each in self.projects.items()]
+        marker = parse.parse_qs(parse.urlsplit(path).query).get('marker', [''])[0]
+        start = 1 + list(self.projects).index(marker) if marker else 0
+        return listed[start : start + 2]
+
     def _handler(nova) -> type[http_server.JsonHandler]:
         class Handler(http_server.JsonHandler):
             def do_GET(self) -> None:
                 server = self.path.rpartition('/servers/')[2]
-                if nova.hides_others and self.path.startswith('/servers?all_tenants'):
+                if nova.hides_others and 'all_tenants' in self.path:
                     self.send_json(403, {'forbidden': {'code': 403, 'message': 'not allowed'}})
+                    return
+                if server.startswith('detail?'):
+                    self.send_json(200, {'servers': nova._listed(self.path)})
                     return
                 if server in nova.unknown or (nova.hides_others and server != self.path):
                     self.send_json(404, {'itemNotFound': {'code': 404, 'message': server}})

@@ -3,13 +3,35 @@
 
 from collections.abc import Mapping
 
-from cyborg.db.sqlalchemy import models
+import sqlalchemy as sa
+
+from cyborg.db.sqlalchemy import models, tasks
+from cyborg.objects import Decision, TaskState, Withheld
 from cyborg.objects.arq_states import Event, State
 from cyborg.takeover.import_run import ImportRun, stamps
 from cyborg.takeover.profiles import Group
-from cyborg.takeover.source import Row
+from cyborg.takeover.source import Content, Row
 
 REASON = 'Imported from the database of another service.'
+
+
+def servers_without_project(content: Content) -> set[str]:
+    """Returns the servers of bound requests that have no project in the other database."""
+    return {
+        row['instance_uuid']
+        for row in content['extended_accelerator_requests']
+        if row['state'] == State.BOUND and row['instance_uuid'] and not row['project_id']
+    }
+
+
+def handles_to_hold(run: ImportRun) -> set[int]:
+    """Returns the handles, by the number of theirs, that requests hold when this import ends: a
+    request that is not bound, or was imported before, takes no handle."""
+    return {
+        row['attach_handle_id']
+        for row in run.content['extended_accelerator_requests']
+        if _state(row)[0] == State.BOUND and not run.present('request', models.ExtArq, row)[0]
+    }
 
 
 def import_arqs(
@@ -26,6 +48,7 @@ def import_arqs(
         is_there, mine = run.present('request', models.ExtArq, row)
         if is_there:
             _compare(run, row, mine)
+            _complete(run, row, mine)
         else:
             profile = profiles.get(row['device_profile_id'])
             _arq(run, row, profile, handles.get(row['attach_handle_id']))
@@ -40,6 +63,37 @@ def _compare(run: ImportRun, row: Row, mine: models.ExtArq | None) -> None:
             f'{row["state"]} in the upstream database now; here it stays {mine.state}. Only '
             'one of the services may run.'
         )
+
+
+def _complete(run: ImportRun, row: Row, mine: models.ExtArq | None) -> None:
+    """Give a bound request that an earlier run imported without a project that of its server."""
+    if mine is None or mine.project_id or mine.state != State.BOUND:
+        return
+    if (project := _project(run, row)) is None:
+        return
+    mine.project_id = project
+    step = models.ArqTransition
+    run.session.execute(
+        sa.update(step)
+        .where(step.arq_uuid == mine.uuid, step.project_id.is_(None))
+        .values(project_id=project)
+    )
+    run.outcome.completed.append(
+        {'uuid': mine.uuid, 'server': mine.instance_uuid, 'project': project}
+    )
+
+
+def _project(run: ImportRun, row: Row) -> str | None:
+    """Returns the project of a bound request: its own, else that of its server."""
+    project: str | None = row['project_id'] or run.owners.projects.get(row['instance_uuid'])
+    if project is None and row['instance_uuid']:
+        run.note(
+            f'Request {row["uuid"]} has no project in the upstream database, and that of its '
+            f'server {row["instance_uuid"]} is not known. Nova reads the request with the token '
+            'of the owner of the server, does not find it, and so cannot start, reboot or '
+            f'rebuild the server. {run.owners.why}'
+        )
+    return project
 
 
 def _arq(
@@ -62,7 +116,7 @@ def _arq(
         device_profile_name=profile.name if profile else None,
         device_profile_group_id=row['device_profile_group_id'],
         group=_group(run, row, profile),
-        project_id=row['project_id'],
+        project_id=_project(run, row) if state == State.BOUND else row['project_id'],
         reason=reason,
         **stamps(row),
     )
@@ -113,9 +167,19 @@ def _take(
             f'{handle.uuid}: the first keeps it, and the other is imported without one.'
         )
         return None
+    if handle.withheld == Withheld.QUARANTINED:
+        _end_quarantine(run, mine, handle)
     handle.arq = mine
     handle.generation += 1
     return handle
+
+
+def _end_quarantine(run: ImportRun, mine: models.ExtArq, handle: models.AttachHandle) -> None:
+    """End the quarantine of a handle that a server uses: an operator must not have it cleaned."""
+    handle.withheld = None
+    if (failed := tasks.quarantined(run.session, handle.uuid)) is not None:
+        why = f'Imported request {mine.uuid} holds it.'
+        tasks.note_decision(failed, TaskState.FAILED, Decision.RELEASE, run.unit.actor, why)
 
 
 def _state(row: Row) -> tuple[State | None, str | None]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One import: the unit of work, the rows to import, and what was imported so far."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,8 @@ class Outcome:
     deployables: list[dict[str, Any]] = field(default_factory=list)
     handles: list[dict[str, Any]] = field(default_factory=list)
     requests: list[dict[str, Any]] = field(default_factory=list)
+    #: requests of earlier imports that get the project of their server
+    completed: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -30,11 +33,22 @@ class Outcome:
         }
 
 
+@dataclass(frozen=True)
+class Owners:
+    """The projects of servers, for requests that have none in the other database."""
+
+    #: by the uuid of the server
+    projects: Mapping[str, str] = field(default_factory=dict)
+    #: why the projects of other servers are not known, and what to do
+    why: str = ''
+
+
 class ImportRun:
     """Knows which rows are imported already, and collects the outcome."""
 
-    def __init__(self, unit: UnitOfWork, content: Content) -> None:
+    def __init__(self, unit: UnitOfWork, content: Content, owners: Owners) -> None:
         self.unit, self.session, self.content = unit, unit.session, content
+        self.owners = owners
         self.outcome = Outcome()
         self.known = imported_rows.known(unit.session)
         #: kind -> what we have, by uuid
@@ -46,15 +60,16 @@ class ImportRun:
         if kind not in self._ours:
             rows = self.session.scalars(sa.select(model))
             self._ours[kind] = {mine.uuid: mine for mine in rows}
-        mine = self._ours[kind].get(row['uuid'])
-        return (kind, row['uuid']) in self.known or mine is not None, mine
+        ours, known = self._ours[kind], self.known.get((kind, row['uuid']))
+        mine = ours.get(row['uuid'])
+        if mine is None and known is not None and known.merged_into is not None:
+            mine = ours.get(known.merged_into)
+        return known is not None or mine is not None, mine
 
-    def record(
-        self, kind: str, uuid: str, hostname: str | None = None, state: str | None = None
-    ) -> None:
+    def record(self, kind: str, uuid: str, **facts: str | None) -> None:
         """Record that a row is imported, so that the next import skips it."""
         if (kind, uuid) not in self.known:
-            row = models.ImportedRow(kind=kind, uuid=uuid, hostname=hostname, state=state)
+            row = models.ImportedRow(kind=kind, uuid=uuid, **facts)
             self.known[kind, uuid] = row
             self.session.add(row)
 

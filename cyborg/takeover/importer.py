@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
 from cyborg.db.sqlalchemy import agents, models
-from cyborg.takeover import arqs, inventory, profiles
-from cyborg.takeover.import_run import ImportRun, Outcome
+from cyborg.takeover import arqs, handles, inventory, profiles
+from cyborg.takeover.import_run import ImportRun, Outcome, Owners
 from cyborg.takeover.source import Content
 
 
@@ -20,18 +20,20 @@ def import_content(
     unit: UnitOfWork,
     content: Content,
     rename: profiles.Rename,
-    extra_keys: Collection[str] = (),
+    extra_keys: Collection[str],
+    owners: Owners,
 ) -> Outcome:
     """Import all rows; returns what was added, and notes for the operator."""
-    run = ImportRun(unit, content)
+    run = ImportRun(unit, content, owners)
     with run.session.no_autoflush:  # rows are complete only at the end
         made = profiles.import_profiles(run, rename, extra_keys)
         devices = inventory.import_devices(run)
-        deployables = inventory.import_deployables(run, devices)
-        handles = inventory.import_handles(run, deployables)
-        arqs.import_arqs(run, made, handles)
+        held = arqs.handles_to_hold(run)
+        deployables = inventory.import_deployables(run, devices, held)
+        arqs.import_arqs(run, made, handles.import_handles(run, deployables, held))
     run.session.flush()
-    agents.distrust(run.session, {each['host'] for each in run.outcome.devices})
+    new = [*run.outcome.devices, *run.outcome.deployables]
+    agents.distrust(run.session, {each['host'] for each in new})
     _note_waiting(run)
     return run.outcome
 

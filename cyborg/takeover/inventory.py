@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imports the devices of the upstream service, with their deployables and attach handles."""
+"""Imports the devices of the upstream service, with their deployables."""
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import sqlalchemy as sa
 from oslo_utils import uuidutils
 
 from cyborg import objects
 from cyborg.conductor.engine import imported
-from cyborg.db.sqlalchemy import attributes, clock, imported_rows, models
-from cyborg.objects import TaskKind, TaskState, Withheld
+from cyborg.db.sqlalchemy import attributes, imported_rows, models
 from cyborg.takeover import source
 from cyborg.takeover.import_run import ImportRun, stamps
 from cyborg.takeover.source import Row
@@ -23,7 +22,6 @@ DOUBTFUL = frozenset({'pending_cleaning', 'cleaning', 'error'})
 #: rows of ours, by the number of theirs; None: deleted since it was imported
 Devices = dict[int, models.Device | None]
 Deployables = dict[int, models.Deployable | None]
-Handles = dict[int, models.AttachHandle | None]
 
 
 def import_devices(run: ImportRun) -> Devices:
@@ -102,9 +100,15 @@ def _device(run: ImportRun, row: Row, paths: Iterable[Row], driver: str | None) 
     return mine
 
 
-def import_deployables(run: ImportRun, devices: Devices) -> Deployables:
-    """Import the deployables with their attributes; returns our rows."""
+def import_deployables(run: ImportRun, devices: Devices, held: Collection[int]) -> Deployables:
+    """Import the deployables with their attributes; returns our rows.
+
+    ``held``: the handles that requests hold when this import ends. A deployable of such a handle is
+    imported again if it is gone: a driver may divide the card in another way, but the server has
+    an allocation of the provider.
+    """
     found: Deployables = {}
+    needed = {row['deployable_id'] for row in run.content['attach_handles'] if row['id'] in held}
     described: dict[int, list[Row]] = defaultdict(list)
     for row in run.content['attributes']:
         described[row['deployable_id']].append(row)
@@ -112,7 +116,7 @@ def import_deployables(run: ImportRun, devices: Devices) -> Deployables:
     providers = {part.rp_uuid: part for part in run.session.scalars(sa.select(models.Deployable))}
     for row in rows:
         is_there, mine = run.present('deployable', models.Deployable, row)
-        if not is_there:
+        if not is_there or (mine is None and row['id'] in needed):
             mine = _deployable(
                 run, row, devices.get(row['device_id']), described[row['id']], providers
             )
@@ -147,19 +151,24 @@ def _deployable(
             'gone since.'
         )
         return None
-    run.record('deployable', row['uuid'])
     provider = row['rp_uuid'] or uuidutils.generate_uuid()
-    same = providers.get(provider)
+    name = row['name'][: imported.LONGEST_NAME]
+    # a name is that of a provider in Placement, which has no two of the same name
+    same = providers.get(provider) or next(
+        (part for part in device.deployables if part.name == name), None
+    )
     if same is not None:
+        run.record('deployable', row['uuid'], merged_into=same.uuid)
         run.note(
             f'Deployables {same.uuid} and {row["uuid"]} are the same resource provider, '
             f'{provider}: they become {same.uuid}, with the handles of both.'
         )
         return same
+    run.record('deployable', row['uuid'])
     mine = models.Deployable(
         uuid=row['uuid'],
         device=device,
-        name=row['name'][: imported.LONGEST_NAME],
+        name=name,
         rp_uuid=provider,
         driver_name=row['driver_name'] or '',
         bitstream_id=row['bitstream_id'],
@@ -170,7 +179,7 @@ def _deployable(
     run.session.add(mine)
     _describe(mine, described)
     if row['rp_uuid']:
-        run.record(imported_rows.PROVIDER, provider, device.hostname)
+        run.record(imported_rows.PROVIDER, provider, hostname=device.hostname)
     run.outcome.deployables.append(
         {
             'uuid': row['uuid'],
@@ -199,82 +208,6 @@ def _describe(mine: models.Deployable, rows: Iterable[Row]) -> None:
     )
     mine.resource_class, mine.traits = told.resource_class, told.traits
     attributes.update(mine, attributes.told(told))
-
-
-def import_handles(run: ImportRun, deployables: Deployables) -> Handles:
-    """Import the attach handles; returns our rows."""
-    found: Handles = {}
-    held = {row['attach_handle_id'] for row in run.content['extended_accelerator_requests']}
-    for row in run.content['attach_handles']:
-        is_there, mine = run.present('handle', models.AttachHandle, row)
-        if not is_there:
-            part = deployables.get(row['deployable_id'])
-            mine = _handle(run, row, part, row['id'] in held)
-        found[row['id']] = mine
-    return found
-
-
-def _handle(
-    run: ImportRun, row: Row, part: models.Deployable | None, is_held: bool
-) -> models.AttachHandle | None:
-    if part is None:
-        run.note(f'Attach handle {row["uuid"]} is left out: its deployable is gone.')
-        return None
-    info = source.facts(row['attach_info'])
-    if info is None:
-        info = {}
-        run.note(
-            f'The info of attach handle {row["uuid"]} is not JSON: no driver will recognize '
-            'it, so it is kept only as long as a request holds it.'
-        )
-    mine = models.AttachHandle(
-        uuid=row['uuid'],
-        deployable=part,
-        key=f'{imported.PREFIX}{row["uuid"]}',
-        type=row['attach_type'],
-        info=info,
-        is_host_prepared=row['attach_type'] == objects.HandleType.MDEV,
-        generation=0,
-        **stamps(row),
-    )
-    run.session.add(mine)
-    run.record('handle', row['uuid'])
-    run.outcome.handles.append(
-        {
-            'uuid': row['uuid'],
-            'deployable': part.uuid,
-            'type': row['attach_type'],
-            'info': info,
-            'held': is_held,
-        }
-    )
-    if row['in_use'] and not is_held:
-        _quarantine(run, mine, part)
-    return mine
-
-
-def _quarantine(run: ImportRun, handle: models.AttachHandle, part: models.Deployable) -> None:
-    """Withhold a handle until an operator has it cleaned."""
-    why = 'The upstream service marked it as in use, and no request holds it.'
-    handle.withheld = Withheld.QUARANTINED
-    run.session.add(
-        models.Task(
-            kind=TaskKind.CLEAN,
-            state=TaskState.QUARANTINED,
-            hostname=part.device.hostname,
-            device_uuid=part.device.uuid,
-            deployable_uuid=part.uuid,
-            handle_uuid=handle.uuid,
-            attempts=1,
-            error=why,
-            finished_at=clock.now(),
-        )
-    )
-    run.note(
-        f'Attach handle {handle.uuid} on {part.device.hostname} is marked as in use, but no '
-        'request holds it: it is quarantined. When no server uses it, run cyborg-manage '
-        f'handle clean {handle.uuid}.'
-    )
 
 
 def _spelled(address: imported.Address) -> str:

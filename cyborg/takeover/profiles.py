@@ -54,13 +54,14 @@ def _profile(
 ) -> models.DeviceProfile:
     """Import a profile. ``why``: its groups are not valid for this reason, so it is disabled."""
     same = taken.get(row['name'])
-    run.record('profile', row['uuid'])
     if same is not None and same.groups == groups:
+        run.record('profile', row['uuid'], merged_into=same.uuid)
         run.note(
             f'Device profile {row["name"]} ({row["uuid"]}) is here already as {same.uuid}, '
             'with the same groups: its requests get that one.'
         )
         return same
+    run.record('profile', row['uuid'])
     name = name_for(row['name'], row['uuid'], taken)
     if name != row['name']:
         run.note(

@@ -16,6 +16,7 @@ from cyborg.sim import nova as sim_nova
 from tests.fixtures import upstream as left
 from tests.fixtures.cloud import Cloud, eventually
 from tests.fixtures.hosts import SimHost
+from tests.fixtures.persons import Person, trusting_cloud
 from tests.fixtures.upstream import HOST, PROVIDER, SERVERS, LeftInPlacement, Upstream
 
 QAT = '0000:6b:00.0'
@@ -29,8 +30,9 @@ def made(name):
 
 
 @pytest.fixture
-def cloud(tmp_path):
-    made = Cloud(tmp_path, more=f'[gpu_devices]\nenabled_vgpu_types = {VGPU}\n')
+def cloud(tmp_path, request):
+    make = getattr(request, 'param', Cloud)
+    made = make(tmp_path, more=f'[gpu_devices]\nenabled_vgpu_types = {VGPU}\n')
     made.start()
     yield made
     made.stop()
@@ -132,6 +134,23 @@ def test_another_server_gets_a_handle_and_a_deleted_one_frees_its_own(cloud, pla
     # then the import does not bring its requests back
     assert 'There is nothing to import.' in take_over('--yes')
     assert len(bound(cloud)) == 3
+
+
+@pytest.mark.parametrize('cloud', [trusting_cloud], indirect=True)
+def test_the_owner_of_a_server_reads_requests_that_had_no_project(cloud, upstream, take_over):
+    upstream.execute('UPDATE extended_accelerator_requests SET project_id = NULL')
+    server = next(server for server, amount in SERVERS.items() if amount == 3)
+    # while Nova does not list the servers, a dry run says that the requests have no project
+    assert f'its server {server} is not known' in take_over()
+    take_over('--yes')
+    # when Nova lists them
+    cloud.nova.projects = dict.fromkeys(SERVERS, 'owner')
+    assert 'the projects of 5 requests of earlier imports' in take_over('--yes')
+    # then Nova reads them with the token of the owner, and others do not see them
+    path = f'/accelerator_requests?instance={server}'
+    assert len(Person(cloud, project='owner').get(path)['arqs']) == 3
+    assert Person(cloud, project='another').get(path)['arqs'] == []
+    assert 'There is nothing to import.' in take_over('--yes')
 
 
 def test_a_dry_run_changes_nothing_and_a_second_import_adds_what_is_new(
@@ -249,6 +268,65 @@ def test_a_virtual_function_stays_with_its_server_and_its_provider_until_it_is_f
         lambda: cloud.providers(HOST)[f'{HOST}_{QAT}']['inventories']['CUSTOM_QAT']['total'] == 4
     )
     assert f'{HOST}_0000:6b:01.2' not in cloud.providers(HOST)
+
+
+def test_a_handle_that_is_new_after_the_agent_reported_is_the_one_at_its_place(
+    cloud, upstream, placement, take_over
+):
+    upstream.execute('DELETE FROM attach_handles WHERE id = 16')
+    take_over('--yes')
+    cloud.host(HOST)
+    cloud.rest(HOST)
+    total = sa.select(models.AttachHandle)
+    assert len(rows(cloud, total)) == 16
+    # when the upstream service returns, and finds the function that it did not know
+    number = upstream.add_handle(made('handle'), 1, '0000:0c:2.0', 'TEST_PCI')
+    upstream.add_bound(made('arq'), number, PROVIDER, made('server'))
+    strange = upstream.add_handle(made('strange'), 1, '0000:0c:1f.0', 'TEST_PCI')
+    upstream.add_bound(made('lost'), strange, PROVIDER, made('server'))
+    printed = take_over('--yes')
+    # then the row of our driver is that handle, and nobody else gets it
+    for _ in range(2):
+        assert len(rows(cloud, total)) == 16
+        [handle] = rows(cloud, total.where(models.AttachHandle.uuid == made('handle')))
+        assert not handle.is_missing and handle.arq_id is not None
+        assert bound(cloud)[made('arq')]['attach_handle_uuid'] == made('handle')
+        cloud.agent(HOST).inventory.wake(must_report=True)
+        cloud.rest(HOST)
+    # and one that no driver reports is left out
+    assert f'Attach handle {made("strange")} is left out' in printed
+    assert f'Request {made("lost")} is bound to server' in printed
+
+
+def test_a_function_that_moved_to_its_card_returns_with_a_server_of_the_upstream_service(
+    cloud, upstream, placement, take_over
+):
+    qat_by_functions(upstream, placement)
+    take_over('--yes')
+    cloud.host(
+        HOST,
+        SimHost,
+        cards=[{'model': '8086:37c8', 'at': QAT, 'vfs': 4}],
+        drivers=['fake_driver', 'intel_qat_driver'],
+    )
+    cloud.rest(HOST)
+    assert cloud.providers(HOST)[f'{HOST}_{QAT}']['inventories']['CUSTOM_QAT']['total'] == 4
+    # when the upstream service returns, and gives one function to a server
+    [(number,)] = upstream.execute('SELECT id FROM attach_handles WHERE uuid = ?', made('handle2'))
+    upstream.add_bound(made('arq'), number, made('provider2'), made('server'))
+    take_over('--yes')
+    # then its card does not offer that function
+    handle = models.AttachHandle
+    here = [each.uuid for each in rows(cloud, sa.select(handle)) if each.info['bus'] == '6b']
+    assert len(here) == 4 and made('handle2') in here
+    assert bound(cloud)[made('arq')]['attach_handle_uuid'] == made('handle2')
+    cloud.agent(HOST).inventory.beat()
+    eventually(lambda: f'{HOST}_0000:6b:01.2' in cloud.providers(HOST))
+    cloud.rest(HOST)
+    provider = cloud.providers(HOST)[f'{HOST}_0000:6b:01.2']
+    assert provider['uuid'] == made('provider2')
+    assert provider['inventories']['CUSTOM_QAT']['total'] == 1
+    assert cloud.providers(HOST)[f'{HOST}_{QAT}']['inventories']['CUSTOM_QAT']['total'] == 3
 
 
 def test_a_device_that_no_driver_reports_keeps_its_requests(cloud, upstream, placement, take_over):

@@ -228,6 +228,20 @@ def _is_same_place(handle: Handle, reported: objects.AttachHandle) -> bool:
     return place is not None and place == _place(reported)
 
 
+def at_place(device: Device, wanted: objects.AttachHandle) -> list[Handle]:
+    """Returns the handles of a device at a place: first those that are unused, and of these first
+    one with the wanted mark."""
+    here = [
+        handle
+        for part in device.deployables
+        for handle in part.attach_handles
+        if _is_same_place(handle, wanted)
+    ]
+    return sorted(
+        here, key=lambda each: (not each.is_unused, not _is_same_mark(each, wanted), each.key)
+    )
+
+
 # -- parts that drivers divide in another way --------------------------------------------------
 
 

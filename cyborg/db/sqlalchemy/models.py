@@ -480,3 +480,5 @@ class ImportedRow(Base):
     hostname: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
     #: of a request: its state there
     state: orm.Mapped[str | None] = orm.mapped_column(sa.String(32))
+    #: the uuid of our row, if that is another one
+    merged_into: orm.Mapped[str | None] = orm.mapped_column(sa.String(36))

@@ -89,6 +89,51 @@ def test_who_is_not_shown_all_servers_is_told():
         Nova(Answering(503)).sees_all()
 
 
+class Listing:
+    """An adapter to a Nova that lists two servers a page."""
+
+    def __init__(self, **projects):
+        self.projects = projects
+        self.asked = []
+
+    def get(self, path, params, **kwargs):
+        self.asked.append((path, params))
+        names = list(self.projects)
+        start = 1 + names.index(params['marker']) if 'marker' in params else 0
+        page = [{'id': name, 'tenant_id': self.projects[name]} for name in names[start : start + 2]]
+        return Answering(200, json.dumps({'servers': page})).get()
+
+
+def test_the_projects_of_servers_are_read_page_by_page():
+    service = Listing(a='p', b='q', c='q', d='r', e='r')
+    assert Nova(service).projects_of(['a', 'c']) == {'a': 'p', 'c': 'q'}
+    assert service.asked == [
+        ('/servers/detail', {'all_tenants': 1}),
+        ('/servers/detail', {'all_tenants': 1, 'marker': 'b'}),
+    ]
+    assert Nova(service).projects_of(['e', 'unknown']) == {'e': 'r'}
+
+
+def test_a_list_that_ignores_where_to_go_on_ends():
+    listed = json.dumps({'servers': [{'id': 'a', 'tenant_id': 'p'}]})
+    assert Nova(Answering(200, listed)).projects_of(['b']) == {}
+
+
+@pytest.mark.parametrize(
+    'status, text, words',
+    [
+        (403, '{}', 'needs the role admin'),
+        (503, '', 'answered 503'),
+        (200, '<html>', 'does not list'),
+        (200, '{}', 'does not list'),
+        (200, '[]', 'does not list'),
+    ],
+)
+def test_who_is_not_shown_projects_is_told(status, text, words):
+    with pytest.raises(errors.Unavailable, match=words):
+        Nova(Answering(status, text)).projects_of(['server'])
+
+
 def test_a_server_is_gone_only_when_nova_says_so():
     assert Nova(Answering(200)).exists('server')
     assert not Nova(Answering(404, UNKNOWN)).exists('server')

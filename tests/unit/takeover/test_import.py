@@ -10,10 +10,11 @@ import pytest
 import sqlalchemy as sa
 
 from cyborg import errors
+from cyborg.clients import keystone
 from cyborg.cmd import manage_import
 from cyborg.db.sqlalchemy import engine, migration, models
 from cyborg.objects import HandleType, Withheld
-from tests.fixtures.upstream import PROVIDER, Upstream
+from tests.fixtures.upstream import PROVIDER, SERVERS, Upstream
 
 CARD = '0000:3b:00.0'
 
@@ -118,6 +119,20 @@ def test_a_profile_that_is_here_already_is_used(db, upstream, take_over):
     assert len(printed['requests']) == 6
 
 
+def test_a_later_request_gets_the_profile_that_was_here_already(db, upstream, take_over):
+    group = {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
+    with db.writer() as session:
+        session.add(models.DeviceProfile(name='fpga-one', groups=[group]))
+    take_over()
+    with db.writer() as session:
+        session.scalars(sa.select(models.DeviceProfile).filter_by(name='fpga-one')).one().name = 'x'
+    upstream.add_bound(made('arq'), 6, PROVIDER, made('server'))
+    printed = take_over()
+    assert not note_about(printed, made('arq'))
+    row = only(db, models.ExtArq, uuid=made('arq'))
+    assert row.device_profile_name == 'x' and row.group == group
+
+
 # -- devices and handles -----------------------------------------------------------------------
 
 
@@ -144,11 +159,108 @@ def test_two_deployables_of_one_provider_become_one(db, upstream, take_over):
         assert made('handle') in {each.uuid for each in row.attach_handles}
 
 
+def test_a_later_handle_of_a_merged_deployable_gets_to_the_one_that_is_left(
+    db, upstream, take_over
+):
+    device = upstream.add_device(made('a'), CARD)
+    part = upstream.add_deployable(made('part'), device, CARD, PROVIDER, 'PGPU')
+    child = upstream.add_deployable(made('child'), device, 'child', made('rp'), 'PGPU')
+    upstream.execute('UPDATE deployables SET parent_id = ? WHERE id = ?', part, child)
+    take_over()
+    handle = upstream.add_handle(made('handle'), part, CARD)
+    upstream.add_bound(made('arq'), handle, PROVIDER, made('server'))
+    printed = take_over()
+    assert not note_about(printed, made('handle')) and not note_about(printed, made('arq'))
+    with db.reader() as session:
+        [row] = session.scalars(sa.select(models.AttachHandle).filter_by(uuid=made('handle')))
+        assert row.deployable.rp_uuid == PROVIDER and row.arq.uuid == made('arq')
+        [below] = session.scalars(sa.select(models.Deployable).filter_by(uuid=made('child')))
+        assert below.parent is row.deployable
+
+
+def test_handles_that_are_new_after_a_report_become_those_at_their_place(db, upstream, take_over):
+    device = upstream.add_device(made('a'), CARD)
+    part = upstream.add_deployable(made('part'), device, CARD, made('rp'), 'VGPU')
+    upstream.add_handle(made('first'), part, CARD, 'MDEV', asked_type='t', vgpu_mark='t_0')
+    take_over()
+    with db.writer() as session:  # as a report does: four vGPUs, of which the first was imported
+        [row] = session.scalars(sa.select(models.Device).filter_by(uuid=made('a')))
+        row.is_imported = row.deployables[0].is_imported = False
+        [first] = row.deployables[0].attach_handles
+        first.key = '0'
+        row.deployables[0].attach_handles += [
+            models.AttachHandle(
+                key=str(number),
+                type=HandleType.MDEV,
+                info=first.info | {'vgpu_mark': f't_{number}'},
+            )
+            for number in (1, 2, 3)
+        ]
+    # when the upstream service has two more, and has replaced the first
+    for name, mark in (('third', 't_2'), ('second', 't_9')):
+        handle = upstream.add_handle(made(name), part, CARD, 'MDEV', asked_type='t', vgpu_mark=mark)
+        upstream.add_bound(made(f'arq {name}'), handle, made('rp'), made('server'))
+    upstream.execute(
+        'UPDATE attach_handles SET uuid = ? WHERE uuid = ?', made('new'), made('first')
+    )
+    take_over()
+    take_over()
+    with db.reader() as session:
+        [row] = session.scalars(sa.select(models.Device).filter_by(uuid=made('a')))
+        handles = {each.uuid: each for each in row.deployables[0].attach_handles}
+        assert len(handles) == 4
+        assert handles[made('third')].key == '2' and handles[made('new')].key == '0'
+        held = {uuid for uuid, each in handles.items() if each.arq is not None}
+        assert held == {made('second'), made('third')}
+
+
 def test_a_handle_in_use_without_a_request_is_quarantined(db, upstream, take_over):
     upstream.execute('UPDATE attach_handles SET in_use = 1 WHERE id = 9')
     [note] = note_about(take_over(), 'marked as in use')
     assert only(db, models.AttachHandle, withheld=Withheld.QUARANTINED).uuid in note
     assert only(db, models.Task).state == 'quarantined'
+
+
+@pytest.mark.parametrize('state', ['BindStarted', 'BindFailed', 'Deleting'])
+def test_a_handle_in_use_of_a_request_that_is_not_bound_is_quarantined(
+    db, upstream, take_over, state
+):
+    upstream.execute('UPDATE extended_accelerator_requests SET state = ? WHERE id = 2', state)
+    printed = take_over()
+    [(handle,)] = upstream.execute('SELECT uuid FROM attach_handles WHERE id = 1')
+    assert note_about(printed, handle, 'is quarantined')
+    row = only(db, models.AttachHandle, uuid=handle)
+    assert row.withheld == Withheld.QUARANTINED and row.arq_id is None
+    assert only(db, models.Task).handle_uuid == handle
+    [shown] = [each for each in printed['handles'] if each['uuid'] == handle]
+    assert shown['held'] is False
+
+
+def test_a_new_handle_whose_request_was_bound_after_its_import_is_quarantined(
+    db, upstream, take_over
+):
+    upstream.execute("UPDATE extended_accelerator_requests SET state = 'BindFailed' WHERE id = 2")
+    upstream.execute('UPDATE attach_handles SET in_use = 0 WHERE id = 1')
+    take_over()
+    handle = upstream.add_handle(made('handle'), 1, CARD, in_use=1)
+    upstream.execute(
+        "UPDATE extended_accelerator_requests SET state = 'Bound', attach_handle_id = ? "
+        'WHERE id = 2',
+        handle,
+    )
+    assert note_about(take_over(), made('handle'), 'is quarantined')
+
+
+def test_a_quarantined_handle_that_a_bound_request_holds_later_is_not_cleaned(
+    db, upstream, take_over
+):
+    handle = upstream.add_handle(made('handle'), 1, CARD, in_use=1)
+    take_over()
+    upstream.add_bound(made('arq'), handle, PROVIDER, made('server'))
+    take_over()
+    row = only(db, models.AttachHandle, uuid=made('handle'))
+    assert row.withheld is None and row.arq_id is not None
+    assert only(db, models.Task).state == 'failed'
 
 
 def test_a_handle_without_readable_info_stays_with_its_request(db, upstream, take_over):
@@ -218,6 +330,80 @@ def test_a_request_that_has_changed_since_is_told(upstream, take_over):
     printed = take_over()
     assert note_about(printed, 'was Bound', 'is Unbound', 'stays Bound')
     assert not any(printed['counts'].values())
+
+
+@pytest.fixture
+def nova(monkeypatch):
+    """What Nova answers to the import: an error, or the projects of servers."""
+    answer = SimpleNamespace(projects={}, error=None)
+
+    class Nova:
+        def __init__(self, service):
+            pass
+
+        def projects_of(self, servers):
+            if answer.error:
+                raise answer.error
+            return {each: answer.projects[each] for each in servers if each in answer.projects}
+
+    monkeypatch.setattr(keystone, 'connect', lambda conf, section: None)
+    monkeypatch.setattr(manage_import, 'Nova', Nova)
+    return answer
+
+
+@pytest.mark.parametrize(
+    'statement',
+    [
+        'UPDATE extended_accelerator_requests SET project_id = NULL',
+        'ALTER TABLE extended_accelerator_requests DROP COLUMN project_id',
+    ],
+)
+def test_a_bound_request_without_a_project_gets_that_of_its_server(
+    db, upstream, take_over, nova, statement
+):
+    upstream.execute(statement)
+    nova.projects = dict.fromkeys(SERVERS, 'owner')
+    assert not note_about(take_over(), 'no project')
+    with db.reader() as session:
+        found = session.scalars(sa.select(models.ExtArq).filter_by(state='Bound')).all()
+        assert [arq.project_id for arq in found] == ['owner'] * 5
+
+
+@pytest.mark.parametrize(
+    'error, words',
+    [
+        (errors.Unavailable('Nova answered 503.'), '503. Correct that, and run the import again.'),
+        (errors.ConfigError(why='[nova] auth_type is not set'), 'is not set. Correct that'),
+        (None, 'Nova does not know the server'),
+    ],
+)
+def test_a_bound_request_is_told_whose_project_nova_does_not_say(
+    db, upstream, take_over, nova, error, words
+):
+    upstream.execute('UPDATE extended_accelerator_requests SET project_id = NULL WHERE id = 2')
+    nova.error = error
+    [request] = upstream.execute(
+        'SELECT uuid, instance_uuid FROM extended_accelerator_requests WHERE id = 2'
+    )
+    printed = take_over()
+    assert len(note_about(printed, 'no project', words, *request)) == 1
+    assert len(note_about(printed, 'no project')) == 1
+
+
+def test_another_import_fills_in_the_projects_that_were_not_known(db, upstream, take_over, nova):
+    upstream.execute('UPDATE extended_accelerator_requests SET project_id = NULL')
+    assert len(note_about(take_over(), 'no project')) == 5
+    nova.projects = dict.fromkeys(SERVERS, 'owner')
+    printed = take_over()
+    assert {each['project'] for each in printed['completed']} == {'owner'}
+    assert len(printed['completed']) == 5 and not printed['notes'][1:]
+    with db.reader() as session:
+        for model in (models.ExtArq, models.ArqTransition):
+            found = session.scalars(sa.select(model.project_id)).all()
+            assert sorted(map(str, found)) == ['None', *['owner'] * 5]
+    nova.error = errors.Unavailable('Nova answered 503.')
+    printed = take_over()
+    assert printed['completed'] == [] and not note_about(printed, 'no project')
 
 
 # -- which databases ---------------------------------------------------------------------------
