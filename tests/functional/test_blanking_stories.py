@@ -3,7 +3,6 @@
 request that needs it has it loaded again."""
 
 import threading
-from typing import ClassVar
 
 import pytest
 
@@ -17,6 +16,7 @@ from tests.fixtures.fpga import (
     REGION_TYPE,
     FpgaHost,
     gbs,
+    shared_card,
 )
 from tests.fixtures.hosts import SimHost
 from tests.fixtures.threads import in_thread
@@ -201,27 +201,10 @@ class TestWithoutAnImageToBlankWith:
 
 
 class SharedRegionHost(SimHost):
-    """Two functions in one region, each behind a virtual function of its own."""
-
-    FACTS: ClassVar = {
-        'shell': '0x1',
-        'region_type': REGION_TYPE,
-        'ports': [[FIRST_FUNCTION, FUNCTION]],
-    }
-    CARD: ClassVar = {
-        'model': '8086:bcce',
-        'at': ADDRESS,
-        'dfl': FACTS,
-        'sriov': {
-            'total': 2,
-            'enabled': 2,
-            'offset': 1,
-            'vf': {'device': 'bccf', 'driver': 'dfl-pci', 'dfl': FACTS},
-        },
-    }
+    """It counts what its tool loads."""
 
     def __init__(self, name, directory):
-        super().__init__(name, directory, [self.CARD], ['intel_fpga_driver'])
+        super().__init__(name, directory, [shared_card(ADDRESS)], ['intel_fpga_driver'])
         self.loaded = []
         self._load, self.tools['fpgaconf'] = self.tools['fpgaconf'], self._count
 
