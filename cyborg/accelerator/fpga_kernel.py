@@ -75,7 +75,13 @@ def load_manager(
             f'{manager} has no attribute firmware: this kernel loads images through '
             'overlays of the device tree only.'
         )
-    handle, copy = tempfile.mkstemp(prefix='cyborg-', dir=firmware)
+    # A manager has one load at a time. A file of an earlier load is there if the load was killed.
+    prefix = f'cyborg-{name}-'
+    for left in firmware.glob(f'{prefix}*'):
+        left.unlink(missing_ok=True)
+    # Each load has a name of its own: while the kernel still loads a file, it uses the content for
+    # all requests with the same name.
+    handle, copy = tempfile.mkstemp(prefix=prefix, dir=firmware)
     os.close(handle)
     try:
         shutil.copyfile(image, copy)

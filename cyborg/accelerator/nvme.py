@@ -63,6 +63,8 @@ class Driver(pci.Driver):
         cleaning.require_free(disk)
         with nvme_erase.bound_to_nvme(disk):
             self.require_unused(disk)
+            nvme_erase.wait_for_namespaces(disk, self.conf.cleaning.nvme_erase)
+            self.require_unused(disk)  # the host may use a namespace that was found meanwhile
             nvme_erase.erase(disk, self.conf.cleaning.nvme_erase, self.conf.cleaning.step_timeout)
 
     def host_usage(self, function: pci.Function) -> str | None:

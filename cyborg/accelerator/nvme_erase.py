@@ -45,12 +45,22 @@ RUNS = (
     'nvme format /dev/nvme*n* --ses=[12] --force --timeout=*',
     'nvme sanitize /dev/nvme* --sanact=[234]',
     f'nvme sanitize-log /dev/nvme* {JSON}',
+    'nvme list-ns /dev/nvme*',
+    'nvme list-ns /dev/nvme* --all',
 )
+#: A line of nvme list-ns: ``[   0]:0x1``, in new versions a row of a table. Older versions have no
+#: JSON here.
+NAMESPACE = re.compile(r'^\s*\[?\s*\d+\]?[\s:|]+(0x[0-9a-f]+)\s*$', re.MULTILINE)
+#: How nvme-cli reports that a controller does not support a command, by version.
+UNSUPPORTED = re.compile('invalid[ _](field|opcode|command opcode)', re.IGNORECASE)
+#: Bit of the OACS field of a controller: namespaces can be created, deleted and attached.
+MANAGES_NAMESPACES = 0b1000
 #: Bits of the FNA field of a controller: a format, or an erase, affects all namespaces.
 FORMATS_ALL = 0b11
 #: States of a sanitize operation.
 DONE, RUNNING, FAILED, DONE_WITHOUT_DEALLOCATION = 1, 2, 3, 4
-PATIENCE = 60.0  #: seconds within which a controller must be live after it was bound
+#: Seconds within which a controller must be live after it was bound, and then its namespaces found.
+PATIENCE = 60.0
 PAUSE = 0.1
 SANITIZE_PAUSE = 2.0
 
@@ -112,6 +122,63 @@ def controllers(disk: Function) -> list[Node]:
     return disk.children('nvme/nvme*')
 
 
+def wait_for_namespaces(disk: Function, method: str) -> None:
+    """Wait until the kernel has found all namespaces, if the method erases one at a time.
+
+    The kernel looks for them after the controller is live. Raises DriverFailed if a namespace
+    cannot be reached: a guest that had the whole disk may have detached one, and the next guest
+    could attach it.
+    """
+    if method not in FORMATS:
+        return
+    [controller, *_] = controllers(disk)
+    active = _listed(disk, controller.name)
+    if detached := sorted(_allocated(disk, controller.name, active) - active):
+        raise errors.DriverFailed(
+            f'{disk.address} has namespaces that are not attached, so they cannot be formatted: '
+            f'{_numbers(detached)}. Attach them (nvme attach-ns) or delete them (nvme delete-ns), '
+            'or set [cleaning] nvme_erase to sanitize-block.'
+        )
+    deadline = time.monotonic() + PATIENCE
+    while missing := sorted(active - {node.number('nsid') for node in host_usage.disks(disk)}):
+        if time.monotonic() > deadline:
+            raise errors.DriverFailed(
+                f'{disk.address} has namespaces without a block device, so they cannot be '
+                f'formatted: {_numbers(missing)}. See the log of the kernel, or set [cleaning] '
+                'nvme_erase to sanitize-block.'
+            )
+        time.sleep(PAUSE)
+        active = _listed(disk, controller.name)
+
+
+def _allocated(disk: Function, controller: str, active: set[int]) -> set[int]:
+    """Returns all namespaces of a disk, also those that are not attached. A controller that
+    cannot manage namespaces has only active ones."""
+    if disk.is_virtual or not _identify(disk, controller, 'oacs') & MANAGES_NAMESPACES:
+        return active
+    try:
+        allocated = _listed(disk, controller, '--all')
+    except errors.DriverFailed as error:
+        if UNSUPPORTED.search(error.faultstring):
+            return active
+        raise
+    if not active <= allocated:
+        raise errors.DriverFailed(
+            f'nvme list-ns --all of {disk.address} does not list the attached namespaces: '
+            f'{_numbers(sorted(active - allocated))}.'
+        )
+    return allocated
+
+
+def _listed(disk: Function, controller: str, *options: str) -> set[int]:
+    said = _run(disk, 'list-ns', controller, *options)
+    return {int(number, 16) for number in NAMESPACE.findall(said)}
+
+
+def _numbers(namespaces: list[int]) -> str:
+    return ', '.join(map(str, namespaces))
+
+
 def erase(disk: Function, method: str, seconds: int) -> None:
     """Erase everything that a guest could write: the namespaces that its controller reaches."""
     [controller, *_] = controllers(disk)
@@ -123,7 +190,7 @@ def erase(disk: Function, method: str, seconds: int) -> None:
         raise errors.DriverFailed(
             f'{disk.address} has no namespace any more: create one with nvme create-ns.'
         )
-    if disk.is_virtual and _identify(disk, controller.name) & FORMATS_ALL:
+    if disk.is_virtual and _identify(disk, controller.name, 'fna') & FORMATS_ALL:
         raise errors.DriverFailed(
             f'{disk.address} cannot be formatted: its controller would format the namespaces of '
             'other virtual functions, too.'
@@ -166,14 +233,12 @@ def _sanitize_state(disk: Function, controller: str) -> int:
     return int(states[0][1])
 
 
-def _identify(disk: Function, controller: str) -> int:
-    """Returns the FNA field of a controller."""
-    fna = _answer(disk, 'id-ctrl', controller).get('fna')
-    if not isinstance(fna, int):
-        raise errors.DriverFailed(
-            f'{disk.address} does not report whether a format affects all namespaces.'
-        )
-    return fna
+def _identify(disk: Function, controller: str, field: str) -> int:
+    """Returns a field of bits that a controller reports about itself."""
+    bits = _answer(disk, 'id-ctrl', controller).get(field)
+    if not isinstance(bits, int):
+        raise errors.DriverFailed(f'{disk.address} does not report {field} in nvme id-ctrl.')
+    return bits
 
 
 def _answer(disk: Function, verb: str, controller: str) -> dict[str, Any]:

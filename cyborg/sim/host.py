@@ -51,7 +51,11 @@ class Host:
         self._fpga_tools = FpgaTools(self)
         self.tools: dict[str, Callable[..., str]] = {
             **self._fpga_tools.tools,
-            'nvme': nvme.NvmeCli(self.tree, lambda: self.bus.functions.values()),
+            'nvme': nvme.NvmeCli(
+                self.tree,
+                lambda: self.bus.functions.values(),
+                lambda function: self._disks.scan(function),
+            ),
         }
         #: cards that plug_in_spare can plug in: name -> the arguments of plug_in
         self.spares: dict[str, Facts] = {}
@@ -235,6 +239,7 @@ class Host:
     def _features(self, bus: Bus) -> list[Feature]:
         features: list[Feature] = [feature(bus) for feature in FEATURES]
         self.fpgas: list[Fpga] = [each for each in features if isinstance(each, Fpga)]
+        [self._disks] = [each for each in features if isinstance(each, Nvme)]
         return features
 
     def _rescan_if(self, text: str) -> None:

@@ -3,8 +3,8 @@
 
 The fact ``nvme`` of a card may have ``formats: false`` (it does not support the format command),
 ``fna`` (the identify field that says what a format command applies to), ``sanitizes: false``,
-``sanitize_reads`` (how often the log must be read until a sanitize operation ends) and
-``sanitize_fails``.
+``sanitize_reads`` (how often the log must be read until a sanitize operation ends),
+``sanitize_fails`` and ``manages: false`` (it does not support namespace management).
 """
 
 import itertools
@@ -26,6 +26,7 @@ STATES = (
 )
 DEVICE = re.compile(r'/dev/(nvme\d+)(n(\d+))?')
 UNKNOWN_OPCODE = 'NVMe status: Invalid Command Opcode: A reserved coded value(0x4001)'
+UNKNOWN_FIELD = 'NVMe status: Invalid Field in Command: A reserved coded value(0x4002)'
 BUSY = 'NVMe status: Sanitize In Progress: The requested function is prohibited(0x401d)'
 BAD_ARGUMENT = 22
 
@@ -51,9 +52,19 @@ def traces(function: Function) -> list[str]:
     ]
 
 
+def disks(tree: Tree, function: Function, controller: str) -> dict[int, str]:
+    """Return the names of the block devices of a controller, by the number of the namespace."""
+    return {
+        int(file.read_text()): file.parent.name
+        for file in tree.path(f'{function.path}/nvme/{controller}').glob(f'{controller}n*/nsid')
+    }
+
+
 class Nvme(Feature):
     """An NVMe controller and its namespaces. Facts of a namespace: the number of ``partitions``,
-    its ``holders``, and whether the host has it ``mounted`` or uses it for ``swap``."""
+    its ``holders``, whether the host has it ``mounted`` or uses it for ``swap``, whether it is
+    ``detached``, and ``late``: how often ``nvme list-ns`` must run until the kernel has found it
+    after the driver was bound."""
 
     key = 'nvme'
 
@@ -62,6 +73,8 @@ class Nvme(Feature):
         self._minors = itertools.count()
         self._mounts: dict[str, list[str]] = {}
         self._swaps: dict[str, list[str]] = {}
+        #: address -> how often nvme list-ns has run since the driver was bound
+        self._scans: dict[str, int] = {}
         self._tree.remove('proc')
 
     def bind(self, function: Function) -> None:
@@ -85,10 +98,28 @@ class Nvme(Feature):
         }.items():
             self._tree.file(f'{path}/{name}', text)
         self._tree.link(f'class/nvme/nvme{number}', path)
-        for space, use in enumerate(facts.get('namespaces', [{}]), 1):
-            self._disk(function, f'{path}/nvme{number}n{space}', use)
-        self._write_usage()
+        self._scans[function.address] = -1
+        self.scan(function)
         self._tree.emit('add', 'nvme', f'nvme{number}')
+
+    def scan(self, function: Function) -> None:
+        """Add the block devices of the namespaces that the kernel has found by now."""
+        [controller] = self._tree.path(f'{function.path}/nvme').iterdir()
+        self._scans[function.address] += 1
+        found = disks(self._tree, function, controller.name)
+        for space, use in enumerate(function.facts['nvme'].get('namespaces', [{}]), 1):
+            if (
+                space not in found
+                and not use.get('detached')
+                and use.get('late', 0) <= self._scans[function.address]
+            ):
+                # as in the kernel, this number is the lowest free one and not that of the namespace
+                names = (f'{controller.name}n{each}' for each in itertools.count(1))
+                found[space] = next(each for each in names if each not in found.values())
+                path = f'{function.path}/nvme/{controller.name}/{found[space]}'
+                self._disk(function, path, use)
+                self._tree.file(f'{path}/nsid', str(space))
+        self._write_usage()
 
     def unbind(self, function: Function) -> None:
         for controller in self._tree.path(f'{function.path}/nvme').iterdir():
@@ -140,9 +171,15 @@ class Nvme(Feature):
 class NvmeCli:
     """Simulates the commands of nvme-cli that drivers run, with its exit status and messages."""
 
-    def __init__(self, tree: Tree, functions: Callable[[], Iterable[Function]]) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        functions: Callable[[], Iterable[Function]],
+        scan: Callable[[Function], None],
+    ) -> None:
         self._tree = tree
         self._functions = functions
+        self._scan = scan
         #: address -> the final state of its sanitize operation, and the reads of the log until then
         self._sanitizing: dict[str, tuple[int, int]] = {}
 
@@ -151,6 +188,7 @@ class NvmeCli:
             'format': self._format,
             'sanitize': self._sanitize,
             'id-ctrl': self._identify,
+            'list-ns': self._list,
             'sanitize-log': self._log,
         }
         if verb not in verbs:
@@ -189,17 +227,20 @@ class NvmeCli:
         concerns_all = facts.get('fna', 0) & (1 if given.get('ses', '0') == '0' else 3)
         if number is None and not concerns_all:
             raise _failure(BAD_ARGUMENT, 'Invalid namespace ID')
-        spaces = namespaces(function)
-        for place in range(1, len(spaces) + 1) if concerns_all or number is None else [int(number)]:
-            self._erase(function, controller, place)
+        name = f'{controller}n{number}'
+        shown = disks(self._tree, function, controller)
+        for space, _ in enumerate(namespaces(function), 1):
+            if concerns_all or shown.get(space) == name:
+                self._erase(function, controller, space)
         return 'Success formatting namespace:1\n'
 
     def _erase(self, function: Function, controller: str, number: int) -> None:
         space = namespaces(function)[number - 1]
         for trace in ('data', 'partitions'):
             space.pop(trace, None)
-        disk = self._tree.path(f'{function.path}/nvme/{controller}/{controller}n{number}')
-        for part in disk.glob(f'{disk.name}p*'):
+        name = disks(self._tree, function, controller).get(number, '')
+        disk = self._tree.path(f'{function.path}/nvme/{controller}/{name}')
+        for part in disk.glob(f'{name}p*') if name else ():
             self._tree.remove(f'class/block/{part.name}')
             self._tree.remove(f'{self._tree.real(str(disk))}/{part.name}')
 
@@ -252,10 +293,30 @@ class NvmeCli:
             {
                 'sn': facts.get('serial', 'SIM0'),
                 'mn': facts.get('model', ''),
-                'oacs': 2 if facts.get('formats', True) else 0,
+                'oacs': 2 * facts.get('formats', True) + 8 * facts.get('manages', True),
                 'fna': facts.get('fna', 0),
             }
         )
+
+    def _list(
+        self, function: Function, controller: str, number: str | None, given: Mapping[str, str]
+    ) -> str:
+        form = given.get('output-format', 'normal')
+        if given.keys() - {'all', 'output-format'} or form not in ('normal', 'json'):
+            raise _failure(BAD_ARGUMENT, 'Invalid argument')
+        if given.get('all'):
+            raise _failure(BAD_ARGUMENT, "option '--all' doesn't allow an argument")
+        if 'all' in given and not function.facts['nvme'].get('manages', True):
+            raise _failure(1, UNKNOWN_FIELD)
+        self._scan(function)
+        listed = [
+            space
+            for space, use in enumerate(namespaces(function), 1)
+            if 'all' in given or not use.get('detached')
+        ]
+        if form == 'json':
+            return json.dumps({'nsid_list': [{'nsid': space} for space in listed]})
+        return ''.join(f'[{place:4}]:{space:#x}\n' for place, space in enumerate(listed))
 
 
 def _failure(number: int, said: str) -> OSError:

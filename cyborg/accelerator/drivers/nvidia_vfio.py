@@ -81,13 +81,27 @@ def create(parent: pci.Function, kind: str, gpu_instance: str | None) -> None:
 
 
 def remove(parent: pci.Function, kind: str) -> None:
-    """Take the type away. If the function has another type, do nothing: another program set it."""
-    if holds(parent) != kind:
+    """Take the type away. If the function has another type, do nothing: another program set it.
+    Raises DriverFailed unless the function is known to have lost the type, or is absent."""
+    if _known(parent) != kind:
         return
+    failure: OSError | None = None
     try:
         parent.write(CURRENT, NONE)
     except OSError as error:
-        if holds(parent) == kind:
-            raise errors.DriverFailed(
-                f'{parent.address} remains a vGPU: {error.strerror or error}.'
-            ) from error
+        failure = error
+    if _known(parent) == kind:
+        why = f': {failure.strerror or failure}' if failure else ''
+        raise errors.DriverFailed(f'{parent.address} remains a vGPU{why}.') from failure
+
+
+def _known(parent: pci.Function) -> str:
+    """Returns the same as ``holds``, and NONE for a function that is absent or cannot be a vGPU.
+    Raises DriverFailed if the type exists but cannot be read."""
+    present = holds(parent)
+    if present is None and parent.has(CURRENT):
+        raise errors.DriverFailed(
+            f'{parent.address} may still be a vGPU: its {CURRENT} cannot be read. See the log of '
+            'the kernel.'
+        )
+    return present or NONE

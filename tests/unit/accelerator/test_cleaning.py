@@ -326,6 +326,127 @@ def test_a_format_that_fails_is_told_and_the_disk_goes_back(host, load, clean, f
     assert function(host, DISK).driver == 'vfio-pci'
 
 
+@pytest.mark.parametrize('spaces', [[{}, {'late': 3}], [{'late': 3}, {}], [{'late': 1}]])
+def test_namespaces_that_the_kernel_finds_late_are_formatted(
+    host, load, clean, monkeypatch, spaces
+):
+    monkeypatch.setattr(nvme_erase, 'PAUSE', 0)
+    host.plug_in('144d:a80a', at=DISK, nvme={'namespaces': spaces})
+    disk = load('nvme_driver')
+    host.bus.rebind(DISK, 'vfio-pci')
+    host.have_guest_use(DISK)
+    clean(disk, 'format')
+    assert host.traces(DISK) == ['registers']
+
+
+@pytest.mark.parametrize('use', [{'mounted': True}, {'holders': ['dm-0']}])
+def test_a_namespace_that_is_found_late_and_used_is_not_touched(
+    host, load, clean, monkeypatch, use
+):
+    monkeypatch.setattr(nvme_erase, 'PAUSE', 0)
+    host.plug_in('144d:a80a', at=DISK, nvme={'namespaces': [{}, {'late': 3, **use}]})
+    disk = load('nvme_driver')
+    host.bus.rebind(DISK, 'vfio-pci')
+    host.have_guest_use(DISK)
+    assert 'is used by the host' in why(clean, disk, 'format')
+    assert host.traces(DISK) == ['registers', 'namespace 1', 'namespace 2']
+
+
+def test_a_namespace_without_a_block_device_is_told(host, load, clean, monkeypatch):
+    monkeypatch.setattr(nvme_erase, 'PATIENCE', 0.05)
+    monkeypatch.setattr(nvme_erase, 'PAUSE', 0.01)
+    host.plug_in('144d:a80a', at=DISK, nvme={'namespaces': [{}, {'late': 10**9}]})
+    assert 'has namespaces without a block device, so they cannot be formatted: 2. See' in why(
+        clean, load('nvme_driver'), 'format'
+    )
+
+
+@pytest.mark.parametrize('spaces', [[{}, {'detached': True}], [{'detached': True}]])
+def test_a_namespace_that_a_guest_detached_is_told(host, load, clean, spaces):
+    host.plug_in('144d:a80a', at=DISK, nvme={'namespaces': spaces})
+    disk = load('nvme_driver')
+    before = list(disk.discover())
+    host.have_guest_use(DISK)
+    number = len(spaces)
+    sentence = why(clean, disk, 'format', before=before)
+    assert f'namespaces that are not attached, so they cannot be formatted: {number}.' in sentence
+    assert 'Attach them (nvme attach-ns) or delete them (nvme delete-ns), or set' in sentence
+    assert f'namespace {number}' in host.traces(DISK)
+
+
+def test_a_detached_namespace_is_sanitized(host, load, clean, conf, monkeypatch):
+    monkeypatch.setattr(nvme_erase, 'SANITIZE_PAUSE', 0)
+    conf.set_override('nvme_erase', 'sanitize-block', 'cleaning')
+    host.plug_in('144d:a80a', at=DISK, nvme={'namespaces': [{}, {'detached': True}]})
+    disk = load('nvme_driver')
+    before = list(disk.discover())
+    host.have_guest_use(DISK)
+    clean(disk, 'format', before=before)
+    assert host.traces(DISK) == ['registers']
+
+
+def test_a_disk_that_cannot_manage_namespaces_is_formatted(host, load, clean):
+    host.plug_in('144d:a80a', at=DISK, nvme={'manages': False})
+    disk = load('nvme_driver')
+    before = list(disk.discover())
+    host.have_guest_use(DISK)
+    clean(disk, before=before)
+    assert host.traces(DISK) == []
+
+
+@pytest.fixture
+def listing(host):
+    """Replace what nvme list-ns prints, or how it fails, without and with --all."""
+
+    def listing(active, everything):
+        nvme = host.tools['nvme']
+
+        def run(verb, *options):
+            if verb != 'list-ns':
+                return nvme(verb, *options)
+            said = everything if '--all' in options else active
+            if isinstance(said, Exception):
+                raise said
+            return said
+
+        host.tools['nvme'] = run
+
+    return listing
+
+
+@pytest.mark.parametrize(
+    'status',
+    [
+        'NVMe status: INVALID_FIELD: A reserved coded value(0x4002)',
+        'NVMe status: INVALID_OPCODE: The associated command opcode field is not valid(0x4001)',
+        'NVMe status: Invalid Field in Command: A reserved coded value(0x2)',
+        'NVMe status: Invalid Command Opcode: A reserved coded value(0x1)',
+    ],
+)
+def test_a_controller_that_does_not_know_the_list_of_all_is_formatted(
+    host, disk, clean, listing, status
+):
+    before = list(disk.discover())
+    host.have_guest_use(DISK)
+    listing('[   0]:0x1\n[   1]:0x2\n', OSError(f'nvme ended with 1: {status}'))
+    clean(disk, before=before)
+    assert host.traces(DISK) == []
+
+
+@pytest.mark.parametrize(
+    'everything, words',
+    [
+        (OSError('nvme ended with 1: NVMe status: Internal Error(0x6)'), 'Internal Error'),
+        ('', 'does not list the attached namespaces: 1, 2.'),
+        ('Index NSID\n----- ----\n    0 0x1\n    1 0x2\n    2 0x1f\n', 'not attached.*: 31.'),
+    ],
+)
+def test_a_list_of_all_that_does_not_fit_is_told(disk, clean, listing, everything, words):
+    listing('NVME Namespace List:\nIndex NSID\n    0 0x1\n    1 0x2\n', everything)
+    with pytest.raises(errors.DriverFailed, match=words):
+        clean(disk, 'format')
+
+
 def test_a_controller_that_does_not_live_is_told(host, disk, clean, monkeypatch):
     monkeypatch.setattr(nvme_erase, 'PATIENCE', 0.05)
     host.tree.set_text(f'{host.tree.real("class/nvme/nvme0")}/state', 'connecting')
@@ -462,6 +583,10 @@ def test_root_formats_disks_that_the_driver_has_and_the_host_does_not_use(host, 
         (0, 'sh'),
     ):
         assert not disk.may_run((*wanted[:number], word, *wanted[number + 1 :]))
+    assert disk.may_run(('nvme', 'list-ns', '/dev/nvme0'))
+    assert disk.may_run(('nvme', 'list-ns', '/dev/nvme0', '--all'))
+    assert not disk.may_run(('nvme', 'list-ns', '/dev/nvme1', '--all'))
+    assert not disk.may_run(('nvme', 'list-ns', '/dev/nvme0', '--raw-binary'))
 
 
 def test_a_disk_that_the_operator_keeps_for_the_host_is_not_touched(host, disk, clean, conf):

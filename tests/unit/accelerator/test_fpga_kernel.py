@@ -6,7 +6,9 @@ import errno
 import os
 import pathlib
 import re
+import signal
 import struct
+import subprocess
 import sys
 
 import pytest
@@ -17,6 +19,15 @@ from tests.fixtures.fpga import gbs
 
 MIB = 1024 * 1024
 SYNC = bytes.fromhex('aa995566')
+#: loads an image and is killed while it writes to the manager
+KILLED = """
+import os, pathlib, signal, sys
+from cyborg.accelerator import fpga_kernel
+image, firmware, managers = map(pathlib.Path, sys.argv[1:])
+def write(path, text):
+    os.kill(os.getpid(), signal.SIGKILL)
+fpga_kernel.load_manager('fpga0', 'full', image, firmware, managers, write)
+"""
 
 
 def own_memory():
@@ -116,6 +127,21 @@ class TestManager:
         with pytest.raises(fpga_kernel.Failed, match='timed out.*state is "write error"'):
             load(b'noise')
         assert list((tmp_path / 'firmware').iterdir()) == []
+
+    def test_what_a_killed_command_left_is_removed_by_the_next(self, host, manager, load, tmp_path):
+        load()
+        firmware = tmp_path / 'firmware'
+        paths = (tmp_path / 'image', firmware, host.sysfs.path / 'class/fpga_manager')
+        for _ in range(2):
+            ended = subprocess.run([sys.executable, '-c', KILLED, *map(str, paths)], check=False)
+            assert ended.returncode == -signal.SIGKILL
+            assert len(list(firmware.iterdir())) == 1
+        others = {firmware / 'cyborg-fpga1-x', firmware / 'cyborg-fpga', firmware / 'vendor'}
+        for other in others:
+            other.touch()
+        load()
+        assert manager.read('state') == 'operating'
+        assert set(firmware.iterdir()) == others
 
     def test_a_mainline_kernel_has_no_file_for_it(self, host, load):
         host.plug_in('1bd4:0911', at='0000:5e:00.0', driver='x', fpga_manager={'firmware': False})

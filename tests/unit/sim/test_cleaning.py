@@ -98,6 +98,10 @@ class TestNvmeCli:
             (('format', '/dev/nvme0n1'), 'Ctrl-C'),
             (('format', '/dev/nvme0', '--ses=1', '--force'), 'Invalid namespace'),
             (('sanitize', '/dev/nvme0', '--sanact=9'), 'Invalid Sanitize Action'),
+            (('list-ns', '/dev/nvme9'), 'No such file'),
+            (('list-ns', '/dev/nvme0', '--everything'), 'Invalid argument'),
+            (('list-ns', '/dev/nvme0', '--all=1'), "doesn't allow an argument"),
+            (('list-ns', '/dev/nvme0', '--output-format=xml'), 'Invalid argument'),
             (('wash', '/dev/nvme0'), 'Invalid sub-command'),
         ],
     )
@@ -105,6 +109,36 @@ class TestNvmeCli:
         with pytest.raises(OSError, match=f'nvme ended with .*{said}'):
             nvme(*words)
         assert host.traces(CARD) == ['namespace 1', 'namespace 2']
+
+    def test_a_list_has_the_attached_namespaces_or_all(self, host, nvme):
+        host.bus.functions[CARD].facts['nvme']['namespaces'][0]['detached'] = True
+        host.bus.rebind(CARD, 'vfio-pci')
+        host.bus.release(CARD)
+        assert nvme('list-ns', '/dev/nvme0') == '[   0]:0x2\n'
+        assert nvme('list-ns', '/dev/nvme0', '--all') == '[   0]:0x1\n[   1]:0x2\n'
+        said = nvme('list-ns', '/dev/nvme0', '--all', '--output-format=json')
+        assert json.loads(said) == {'nsid_list': [{'nsid': 1}, {'nsid': 2}]}
+        # the kernel numbers disks as it finds them
+        assert host.sysfs.read('class/block/nvme0n1/nsid') == '2'
+        assert not host.sysfs.has('class/block/nvme0n2')
+        nvme('format', '/dev/nvme0n1', '--ses=1', '--force')
+        assert host.traces(CARD) == ['namespace 1']
+
+    def test_a_disk_that_does_not_manage_namespaces_lists_active_ones_only(self, host, nvme):
+        host.bus.functions[CARD].facts['nvme']['manages'] = False
+        assert json.loads(nvme('id-ctrl', '/dev/nvme0', '--output-format=json'))['oacs'] == 2
+        with pytest.raises(OSError, match='Invalid Field'):
+            nvme('list-ns', '/dev/nvme0', '--all')
+
+    def test_the_kernel_may_find_a_namespace_late(self, host, nvme):
+        host.bus.functions[CARD].facts['nvme']['namespaces'][0]['late'] = 2
+        host.bus.rebind(CARD, 'vfio-pci')
+        host.bus.release(CARD)
+        assert host.sysfs.read('class/block/nvme0n1/nsid') == '2'
+        for is_found in (False, True):
+            assert nvme('list-ns', '/dev/nvme0') == '[   0]:0x1\n[   1]:0x2\n'
+            assert host.sysfs.has('class/block/nvme0n2') == is_found
+        assert host.sysfs.read('class/block/nvme0n2/nsid') == '1'
 
     def test_a_disk_is_erased_when_its_sanitize_operation_is_over(self, host, nvme):
         nvme('sanitize', '/dev/nvme0', '--sanact=2')

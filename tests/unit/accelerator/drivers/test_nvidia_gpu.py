@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVIDIA GPUs, whole and shared."""
 
+import errno
+
 import pytest
 
 from cyborg import errors
@@ -400,6 +402,61 @@ class TestVgpusByVendor:
         monkeypatch.setattr(host.sysfs, 'writer', refuse)
         with pytest.raises(errors.DriverFailed, match='remains a vGPU: Operation not permitted'):
             driver.detach(handle)
+
+    @pytest.mark.parametrize('accepted_writes', [0, 1])
+    @pytest.mark.parametrize('fails', [False, True])
+    def test_one_whose_type_cannot_be_read_is_not_taken_for_removed(
+        self, host, load, stored, handles, monkeypatch, accepted_writes, fails
+    ):
+        driver, handle = load('nvidia_gpu_driver'), stored(handles()[0])
+        driver.attach(handle, None)
+        place = '{domain}:{bus}:{device}.{function}'.format(**handle.info)
+        attribute = f'bus/pci/devices/{place}/nvidia/current_vgpu_type'
+
+        def break_reading():
+            # reading a directory fails, too, and root may read everything else
+            host.tree.remove(attribute)
+            host.tree.directory(attribute)
+
+        def write(path, text):
+            break_reading()
+            if fails:
+                raise OSError(errno.EIO, 'Input/output error')
+
+        if accepted_writes:  # it can be read until it is written
+            monkeypatch.setattr(host.sysfs, 'writer', write)
+        else:
+            break_reading()
+        for remove in (
+            lambda: driver.detach(handle),
+            lambda: driver.clean(handle, 'remove', L40S),
+        ):
+            with pytest.raises(errors.DriverFailed, match='may still be a vGPU.*cannot be read'):
+                remove()
+
+    def test_a_write_without_effect_is_told(self, host, load, stored, handles, monkeypatch):
+        driver, handle = load('nvidia_gpu_driver'), stored(handles()[0])
+        driver.attach(handle, None)
+        monkeypatch.setattr(host.sysfs, 'writer', lambda path, text: None)
+        for remove in (
+            lambda: driver.detach(handle),
+            lambda: driver.clean(handle, 'remove', L40S),
+        ):
+            with pytest.raises(errors.DriverFailed, match='remains a vGPU.$'):
+                remove()
+
+    def test_one_whose_function_goes_meanwhile_is_removed(
+        self, host, load, stored, handles, monkeypatch
+    ):
+        driver, handle = load('nvidia_gpu_driver'), stored(handles()[0])
+        driver.attach(handle, None)
+
+        def write(path, text):
+            host.pull_out(L40S)
+            raise OSError(errno.ENODEV, 'No such device')
+
+        monkeypatch.setattr(host.sysfs, 'writer', write)
+        driver.detach(handle)
 
     def test_a_function_that_is_gone_is_an_error_to_attach_and_none_to_detach(
         self, host, load, stored, handles
