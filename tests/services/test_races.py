@@ -42,6 +42,16 @@ def db(server):
 @pytest.fixture
 def card(db):
     """A card with two handles that its host prepares."""
+    add_card(db, is_host_prepared=True)
+
+
+@pytest.fixture
+def plain_card(db):
+    """A card with two handles that need no preparation."""
+    add_card(db, is_host_prepared=False)
+
+
+def add_card(db, is_host_prepared):
     with db.writer() as session:
         device = models.Device(
             hostname='host',
@@ -61,7 +71,8 @@ def card(db):
             resource_class='VGPU',
         )
         part.attach_handles = [
-            models.AttachHandle(key=key, type='PCI', info={}, is_host_prepared=True) for key in 'ab'
+            models.AttachHandle(key=key, type='PCI', info={}, is_host_prepared=is_host_prepared)
+            for key in 'ab'
         ]
         session.add(device)
 
@@ -74,6 +85,20 @@ def requested(db, count):
 def bind(db, made):
     with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
         start_bind(unit, made)
+
+
+def unbind(db, made):
+    """Returns the hosts that are woken."""
+    with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
+        arqs.unbind(unit, EVERYBODY, [arq.uuid for arq in made])
+    return unit.hosts_to_wake
+
+
+def report_no_card(db):
+    with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
+        inventory.reconcile(
+            unit, objects.Report(hostname='host', sequence=1, digest='', drivers=[], devices=[])
+        )
 
 
 def start_bind(unit, made):
@@ -119,11 +144,29 @@ def test_a_handle_that_is_taken_while_its_card_goes_stays(db, card):
         ),
         lambda: bind(db, made),
     )
-    with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
-        inventory.reconcile(
-            unit, objects.Report(hostname='host', sequence=1, digest='', drivers=[], devices=[])
-        )
+    report_no_card(db)
     assert len(holders(db)) == 2 and None not in holders(db)
+
+
+def updates_handles(statement):
+    return statement.startswith('UPDATE attach_handles')
+
+
+def test_a_host_whose_card_goes_while_it_is_released_is_woken(db, plain_card):
+    made = requested(db, 2)
+    bind(db, made)
+    meanwhile(db, updates_handles, lambda: report_no_card(db))
+    assert unbind(db, made) == {'host'}
+    report_no_card(db)
+    assert holders(db) == []
+
+
+def test_a_card_that_is_released_while_it_goes_is_deleted(db, plain_card):
+    made = requested(db, 2)
+    bind(db, made)
+    meanwhile(db, touches_handles, lambda: unbind(db, made))
+    report_no_card(db)
+    assert holders(db) == []
 
 
 def test_a_failure_of_a_request_that_goes_meanwhile_is_no_failure(db, card):
