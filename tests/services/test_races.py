@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from cyborg import errors, objects
 from cyborg.conductor import forget
-from cyborg.conductor.engine import arqs, inventory
+from cyborg.conductor.engine import arqs, inventory, quarantine
 from cyborg.conductor.engine.limits import UNLIMITED
 from cyborg.conductor.engine.results import Results
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
@@ -167,6 +167,59 @@ def test_a_card_that_is_released_while_it_goes_is_deleted(db, plain_card):
     meanwhile(db, touches_handles, lambda: unbind(db, made))
     report_no_card(db)
     assert holders(db) == []
+
+
+def test_two_ends_of_cleaning_at_once_free_the_whole_region(db, plain_card):
+    # given a region with one quarantined handle, and one that is being cleaned
+    with db.writer() as session:
+        part = session.scalars(sa.select(models.Deployable)).one()
+        part.is_programmable = True
+        quarantined, cleaned = part.attach_handles
+        quarantined.withheld, cleaned.withheld = 'quarantined', 'cleaning'
+        facts = {
+            'kind': 'clean',
+            'hostname': 'host',
+            'device_uuid': part.device.uuid,
+            'deployable_uuid': part.uuid,
+        }
+        task = models.Task(handle_uuid=cleaned.uuid, **facts)
+        session.add(task)
+        session.add(models.Task(handle_uuid=quarantined.uuid, state='quarantined', **facts))
+    result = objects.TaskResult(
+        task_uuid=task.uuid,
+        kind='clean',
+        handle_uuid=cleaned.uuid,
+        generation=task.generation,
+        seconds=0.1,
+    )
+
+    @engine.retried
+    def finish():
+        with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
+            Results(unit, 'host', [result], most_attempts=1).take()
+
+    # when an operator releases the first while the host has cleaned the second
+    comes_by = threading.Event()
+    with ThreadPoolExecutor() as others:
+        with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
+            quarantine.release(unit, quarantined.uuid)
+            meanwhile(db, waits_for_region, comes_by.set)
+            finishing = others.submit(finish)
+            finishing.add_done_callback(lambda _: comes_by.set())
+            assert comes_by.wait(60)
+        finishing.result(60)
+    # then both can be taken
+    with db.reader() as session:
+        assert session.scalars(sa.select(models.AttachHandle.withheld)).all() == [None, None]
+
+
+def waits_for_region(statement):
+    """MariaDB has no FOR UPDATE OF, so there the query of the handles waits already."""
+    return (
+        'deployables' in statement
+        and 'FOR UPDATE' in statement
+        and 'FOR UPDATE OF' not in statement
+    )
 
 
 def test_a_failure_of_a_request_that_goes_meanwhile_is_no_failure(db, card):
