@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two transactions at the same moment, on servers that run both in parallel."""
 
+import datetime
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -82,9 +83,9 @@ def requested(db, count):
         return arqs.create(unit, [{'resources:VGPU': str(count)}], 'project', None, UNLIMITED)
 
 
-def bind(db, made):
+def bind(db, made, deadline=None):
     with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
-        start_bind(unit, made)
+        start_bind(unit, made, deadline)
 
 
 def unbind(db, made):
@@ -101,7 +102,8 @@ def report_no_card(db):
         )
 
 
-def start_bind(unit, made):
+def start_bind(unit, made, deadline=None):
+    deadline = deadline or clock.now()
     arqs.bind(
         unit,
         EVERYBODY,
@@ -115,7 +117,7 @@ def start_bind(unit, made):
             )
             for arq in made
         ],
-        arqs.Deadlines(clock.now(), clock.now()),
+        arqs.Deadlines(deadline, deadline),
     )
 
 
@@ -167,6 +169,21 @@ def test_a_card_that_is_released_while_it_goes_is_deleted(db, plain_card):
     meanwhile(db, touches_handles, lambda: unbind(db, made))
     report_no_card(db)
     assert holders(db) == []
+
+
+def test_a_bind_that_starts_again_is_not_failed_for_its_old_deadline(db, card):
+    made = requested(db, 1)
+    minute = datetime.timedelta(minutes=1)
+    bind(db, made, clock.now() - minute)
+
+    def bind_again():
+        unbind(db, made)
+        bind(db, made, clock.now() + minute)
+
+    meanwhile(db, lambda statement: 'FOR UPDATE' in statement, bind_again)
+    with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
+        arqs.fail_overdue(unit)
+    assert states(db) == [(State.BIND_STARTED, 'host')]
 
 
 def test_two_ends_of_cleaning_at_once_free_the_whole_region(db, plain_card):
