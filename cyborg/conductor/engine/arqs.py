@@ -87,7 +87,7 @@ def move(
         after = arq_states.after(before, event, group[0].uuid)
         for row in group:
             unit.step(row, event, before, after, reason)
-        arqs.write(unit.session, group, before, after, reason=reason, **values)
+        arqs.write(unit.session, group, event, before, after, reason=reason, **values)
 
 
 def create(
@@ -299,6 +299,7 @@ def _start(unit: UnitOfWork, taken: Sequence[Taken], deadlines: Deadlines) -> No
         arqs.write(
             unit.session,
             [arq],
+            Event.BIND,
             before,
             after,
             hostname=binding.hostname,
