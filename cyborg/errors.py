@@ -155,7 +155,7 @@ class ArqNotFound(NotFound):
 
 
 class BadArqState(Conflict):
-    template = 'Accelerator request {uuid} is {state}: {event} is not possible in this state.'
+    template = 'Accelerator request {uuid} is {state}: "{event}" is not possible in this state.'
 
 
 class ArqBoundElsewhere(Conflict):

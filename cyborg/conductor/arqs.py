@@ -63,9 +63,10 @@ class Arqs(Endpoint):
         Returns the state that each request has reached, and why.
         """
         try:
-            return self._bind(context, bindings)
-        except arqs.ServersHold as others:
-            return self._bind(context, bindings, set(filter(self._is_idle, others.servers)))
+            try:
+                return self._bind(context, bindings)
+            except arqs.ServersHold as others:
+                return self._bind(context, bindings, set(filter(self._is_idle, others.servers)))
         except errors.HandleNotClean:  # the API repeats the call
             raise
         except errors.CyborgError as error:

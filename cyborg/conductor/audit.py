@@ -27,7 +27,7 @@ LONG_UNUSED = datetime.timedelta(days=1)
 
 #: all other states by name, because a database cannot use an index for NOT IN
 NOT_HOLDING = tuple(state for state in State if state not in arq_states.HOLDING)
-UNUSED = (State.INITIAL, State.BIND_FAILED)
+UNUSED = (State.INITIAL, State.BIND_FAILED, State.UNBOUND)
 
 Fix = Callable[[UnitOfWork], None]
 

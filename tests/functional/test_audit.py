@@ -246,6 +246,24 @@ def test_a_request_that_nobody_bound_for_days_is_found_and_deleted(bound, audit)
     assert audit.look() == []
 
 
+def test_a_request_that_is_unbound_for_days_is_found_and_deleted(bound, audit):
+    # given a host that was forgotten just now
+    bound.standalone.remove_host('compute1')
+    forget.forget(bound.standalone.db, 'compute1')
+    deallocate(bound)
+    [arq] = bound.arqs()
+    assert (arq['state'], audit.look()) == ('Unbound', [])
+    # when nobody has bound its requests for long
+    change(
+        bound, sa.update(models.ExtArq).values(updated_at=clock.now() - datetime.timedelta(days=3))
+    )
+    # then the audit finds them
+    [finding] = audit.look()
+    assert f'Request {arq["uuid"]} has no server and is Unbound since ' in finding.what
+    audit.mend([finding])
+    assert (bound.arqs(), audit.look()) == ([], [])
+
+
 def test_a_finding_that_is_no_longer_true_is_not_mended(bound, audit):
     change(bound, sa.update(models.AttachHandle).values(arq_id=None))
     [finding] = Audit(bound.standalone.db).look()

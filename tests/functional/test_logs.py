@@ -8,6 +8,7 @@ import uuid
 
 import pytest
 
+from cyborg import metrics
 from tests.fixtures.cleaning import CARDS, SETTINGS, CleanedHost
 from tests.fixtures.cloud import Cloud, eventually
 
@@ -161,6 +162,22 @@ def test_a_refused_bind_is_in_the_log_and_in_the_history_once(cloud, lines):
         server,
     )
     assert refused['from_state'] == refused['to_state'] == 'Initial'
+
+
+@pytest.mark.parametrize('cloud', ['[fake_driver]\naccelerators = 1\n'], indirect=True)
+def test_a_refused_bind_of_a_server_that_has_a_device_is_in_its_history(cloud, lines):
+    cloud.host()
+    cloud.profile('fpga', FPGA)
+    [first], [second] = cloud.request('fpga'), cloud.request('fpga')
+    server = str(uuid.uuid4())
+    assert bind(cloud, first, server).status_code == 202
+    refused = metrics.REFUSED_BINDS.labels('NoFreeHandle')
+    before = refused._value.get()
+    assert bind(cloud, second, server).status_code == 409
+    steps = cloud.get(f'/accelerator_requests/{second["uuid"]}/history')['history']
+    assert [step['event'] for step in steps] == ['create', 'refused']
+    assert [line for line in about(lines, second['uuid']) if ': refused ' in line]
+    assert refused._value.get() == before + 1
 
 
 def test_a_request_that_the_caller_may_not_see_tells_nothing_in_its_history(cloud, lines):

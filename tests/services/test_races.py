@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two transactions at the same moment, on servers that run both in parallel."""
 
+import datetime
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,7 @@ import sqlalchemy as sa
 
 from cyborg import errors, objects
 from cyborg.conductor import forget
-from cyborg.conductor.engine import arqs, inventory
+from cyborg.conductor.engine import arqs, inventory, quarantine
 from cyborg.conductor.engine.limits import UNLIMITED
 from cyborg.conductor.engine.results import Results
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
@@ -42,6 +43,16 @@ def db(server):
 @pytest.fixture
 def card(db):
     """A card with two handles that its host prepares."""
+    add_card(db, is_host_prepared=True)
+
+
+@pytest.fixture
+def plain_card(db):
+    """A card with two handles that need no preparation."""
+    add_card(db, is_host_prepared=False)
+
+
+def add_card(db, is_host_prepared):
     with db.writer() as session:
         device = models.Device(
             hostname='host',
@@ -61,7 +72,8 @@ def card(db):
             resource_class='VGPU',
         )
         part.attach_handles = [
-            models.AttachHandle(key=key, type='PCI', info={}, is_host_prepared=True) for key in 'ab'
+            models.AttachHandle(key=key, type='PCI', info={}, is_host_prepared=is_host_prepared)
+            for key in 'ab'
         ]
         session.add(device)
 
@@ -71,12 +83,27 @@ def requested(db, count):
         return arqs.create(unit, [{'resources:VGPU': str(count)}], 'project', None, UNLIMITED)
 
 
-def bind(db, made):
+def bind(db, made, deadline=None):
     with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
-        start_bind(unit, made)
+        start_bind(unit, made, deadline)
 
 
-def start_bind(unit, made):
+def unbind(db, made):
+    """Returns the hosts that are woken."""
+    with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
+        arqs.unbind(unit, EVERYBODY, [arq.uuid for arq in made])
+    return unit.hosts_to_wake
+
+
+def report_no_card(db):
+    with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
+        inventory.reconcile(
+            unit, objects.Report(hostname='host', sequence=1, digest='', drivers=[], devices=[])
+        )
+
+
+def start_bind(unit, made, deadline=None):
+    deadline = deadline or clock.now()
     arqs.bind(
         unit,
         EVERYBODY,
@@ -90,7 +117,7 @@ def start_bind(unit, made):
             )
             for arq in made
         ],
-        arqs.Deadlines(clock.now(), clock.now()),
+        arqs.Deadlines(deadline, deadline),
     )
 
 
@@ -119,11 +146,97 @@ def test_a_handle_that_is_taken_while_its_card_goes_stays(db, card):
         ),
         lambda: bind(db, made),
     )
-    with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
-        inventory.reconcile(
-            unit, objects.Report(hostname='host', sequence=1, digest='', drivers=[], devices=[])
-        )
+    report_no_card(db)
     assert len(holders(db)) == 2 and None not in holders(db)
+
+
+def updates_handles(statement):
+    return statement.startswith('UPDATE attach_handles')
+
+
+def test_a_host_whose_card_goes_while_it_is_released_is_woken(db, plain_card):
+    made = requested(db, 2)
+    bind(db, made)
+    meanwhile(db, updates_handles, lambda: report_no_card(db))
+    assert unbind(db, made) == {'host'}
+    report_no_card(db)
+    assert holders(db) == []
+
+
+def test_a_card_that_is_released_while_it_goes_is_deleted(db, plain_card):
+    made = requested(db, 2)
+    bind(db, made)
+    meanwhile(db, touches_handles, lambda: unbind(db, made))
+    report_no_card(db)
+    assert holders(db) == []
+
+
+def test_a_bind_that_starts_again_is_not_failed_for_its_old_deadline(db, card):
+    made = requested(db, 1)
+    minute = datetime.timedelta(minutes=1)
+    bind(db, made, clock.now() - minute)
+
+    def bind_again():
+        unbind(db, made)
+        bind(db, made, clock.now() + minute)
+
+    meanwhile(db, lambda statement: 'FOR UPDATE' in statement, bind_again)
+    with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
+        arqs.fail_overdue(unit)
+    assert states(db) == [(State.BIND_STARTED, 'host')]
+
+
+def test_two_ends_of_cleaning_at_once_free_the_whole_region(db, plain_card):
+    # given a region with one quarantined handle, and one that is being cleaned
+    with db.writer() as session:
+        part = session.scalars(sa.select(models.Deployable)).one()
+        part.is_programmable = True
+        quarantined, cleaned = part.attach_handles
+        quarantined.withheld, cleaned.withheld = 'quarantined', 'cleaning'
+        facts = {
+            'kind': 'clean',
+            'hostname': 'host',
+            'device_uuid': part.device.uuid,
+            'deployable_uuid': part.uuid,
+        }
+        task = models.Task(handle_uuid=cleaned.uuid, **facts)
+        session.add(task)
+        session.add(models.Task(handle_uuid=quarantined.uuid, state='quarantined', **facts))
+    result = objects.TaskResult(
+        task_uuid=task.uuid,
+        kind='clean',
+        handle_uuid=cleaned.uuid,
+        generation=task.generation,
+        seconds=0.1,
+    )
+
+    @engine.retried
+    def finish():
+        with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
+            Results(unit, 'host', [result], most_attempts=1).take()
+
+    # when an operator releases the first while the host has cleaned the second
+    comes_by = threading.Event()
+    with ThreadPoolExecutor() as others:
+        with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
+            quarantine.release(unit, quarantined.uuid)
+            meanwhile(db, waits_for_region, comes_by.set)
+            finishing = others.submit(finish)
+            finishing.add_done_callback(lambda _: comes_by.set())
+            assert comes_by.wait(60)
+        finishing.result(60)
+    # then both can be taken
+    with db.reader() as session:
+        assert session.scalars(sa.select(models.AttachHandle.withheld)).all() == [None, None]
+
+
+def waits_for_region(statement):
+    """MariaDB has no FOR UPDATE OF, so there the query of the handles waits already."""
+    return (
+        'deployables' in statement
+        and 'FOR UPDATE' in statement
+        and 'FOR UPDATE OF' not in statement
+    )
 
 
 def test_a_failure_of_a_request_that_goes_meanwhile_is_no_failure(db, card):

@@ -11,7 +11,7 @@ from cyborg import errors, metrics, objects
 from cyborg.conductor.engine import matching, tasks
 from cyborg.conductor.engine.limits import Allowance
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
-from cyborg.db.sqlalchemy import arqs, attach_handles, deployables, history, models
+from cyborg.db.sqlalchemy import arqs, attach_handles, clock, deployables, history, models
 from cyborg.db.sqlalchemy import tasks as tasks_db
 from cyborg.db.sqlalchemy.attach_handles import Wait
 from cyborg.objects import TaskKind, arq_states
@@ -87,7 +87,7 @@ def move(
         after = arq_states.after(before, event, group[0].uuid)
         for row in group:
             unit.step(row, event, before, after, reason)
-        arqs.write(unit.session, group, before, after, reason=reason, **values)
+        arqs.write(unit.session, group, event, before, after, reason=reason, **values)
 
 
 def create(
@@ -299,6 +299,7 @@ def _start(unit: UnitOfWork, taken: Sequence[Taken], deadlines: Deadlines) -> No
         arqs.write(
             unit.session,
             [arq],
+            Event.BIND,
             before,
             after,
             hostname=binding.hostname,
@@ -390,11 +391,15 @@ def by_server(unit: UnitOfWork, uuids: Collection[str]) -> list[list[Arq]]:
 
 def fail_overdue(unit: UnitOfWork) -> None:
     """Fail the binds whose deadline has passed."""
+    now = clock.now()
     for rows in by_server(unit, arqs.overdue(unit.session)):
-        host = next((row.hostname for row in rows), '')
-        error = tasks_db.last_error(unit.session, [row.uuid for row in rows])
+        # one may have been unbound and bound again before it was locked
+        late = [row for row in rows if row.bind_deadline is not None and row.bind_deadline < now]
+        if not late:
+            continue
+        error = tasks_db.last_error(unit.session, [row.uuid for row in late])
         why = f' Its last attempt failed: {error}' if error else ''
-        fail(unit, rows, f'Host {host} did not prepare the device in time.{why}')
+        fail(unit, late, f'Host {late[0].hostname} did not prepare the device in time.{why}')
 
 
 # -- unbind and delete -----------------------------------------------------------------------

@@ -443,7 +443,8 @@ def _remove(row: Deployable, opened: Opened) -> bool:
 
 
 def _remove_handles(row: Deployable, handles: Sequence[Handle]) -> None:
-    attach_handles.lock([handle for handle in handles if handle.is_unused])
+    # also those that are held: they may have been released since they were read
+    attach_handles.lock(handles)
     for handle in handles:
         if handle.is_unused:
             row.attach_handles.remove(handle)

@@ -36,7 +36,7 @@ class Results:
         if any(result.kind == TaskKind.PROGRAM or _is_blanked(result) for result in results):
             # a concurrent report of the host waits: it updates the content of the same deployables
             agents.lock(unit.session, hostname)
-        # lock order: requests, then handles, then tasks
+        # lock order: requests, then handles, then tasks, then regions
         self._servers = arqs.by_server(unit, tasks_db.requests_of(unit.session, self._results))
         self._handles = attach_handles.by_uuid(
             unit.session, {result.handle_uuid for result in results if result.handle_uuid}

@@ -379,10 +379,10 @@ def give_back(unit: UnitOfWork, handles: Sequence[Handle]) -> None:
     """Offer clean handles again. Those of a region wait until all of it is clean, and until no
     image is being loaded into it."""
     parts = {handle.deployable for handle in handles}
-    regions = {part for part in parts if region_of(part) is not None}
+    regions = {part: region for part in parts if (region := region_of(part)) is not None}
     for handle in handles:
         handle.withheld = Withheld.CLEANING if handle.deployable in regions else None
-    for part in regions:
+    for part in sorted(regions, key=lambda part: regions[part].id):  # the order of the locks
         give_back_parts(unit, part)
 
 
@@ -393,6 +393,8 @@ def give_back_parts(unit: UnitOfWork, part: Deployable) -> None:
     if region is None:
         return
     unit.session.flush()
+    # of two transactions that each end one clean-up, the second must see what the first has done
+    deployables.lock(unit.session, region)
     ids = deployables.at_and_below(unit.session, region)
     if tasks.are_being_cleaned(unit.session, ids):
         return

@@ -13,7 +13,7 @@ from sqlalchemy import orm
 from cyborg import errors, objects
 from cyborg.db.sqlalchemy import clock, models, paging
 from cyborg.objects import arq_states
-from cyborg.objects.arq_states import State
+from cyborg.objects.arq_states import Event, State
 
 Row = TypeVarTuple('Row')
 Arq = models.ExtArq
@@ -211,15 +211,20 @@ def require_all(rows: Sequence[Arq], uuids: Collection[str]) -> None:
 
 
 def write(
-    session: orm.Session, rows: Sequence[Arq], before: str, after: State, **values: object
+    session: orm.Session,
+    rows: Sequence[Arq],
+    event: Event,
+    before: str,
+    after: State,
+    **values: object,
 ) -> None:
-    """Set the state and values of rows whose state is still the one before."""
+    """Set the state after an event, and values, of rows whose state is still the one before."""
     written = session.execute(
         _WRITE, {'ids': [row.id for row in rows], 'before': before, 'state': after, **values}
     )
     if models.matched(written) != len(rows):
         raise errors.BadArqState(
-            uuid=', '.join(row.uuid for row in rows), state='changing', event=f'become {after}'
+            uuid=', '.join(row.uuid for row in rows), state=f'no longer {before}', event=event
         )
     for row in rows:
         for name, value in {'state': after, **values}.items():

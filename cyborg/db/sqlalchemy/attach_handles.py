@@ -97,6 +97,7 @@ _RELEASE = (
     .where(_TABLE.c.id.in_(models.any_of('ids')))
     .values(arq_id=None, withheld=sa.bindparam('why'))
 )
+_RELEASE_PRESENT = _RELEASE.where(_TABLE.c.is_missing.is_(False))
 
 
 class Offer:
@@ -296,8 +297,15 @@ def lock(handles: Sequence[Handle]) -> None:
 def release(
     session: orm.Session, handles: Sequence[Handle], withheld: Withheld | None = None
 ) -> None:
-    """Release handles; they can be taken unless something withholds them."""
-    session.execute(_RELEASE, {'ids': [handle.id for handle in handles], 'why': withheld})
+    """Release handles; they can be taken unless something withholds them.
+
+    A report may have marked one as missing since it was read. Then all are read again: their host
+    must be woken.
+    """
+    given = {'ids': [handle.id for handle in handles], 'why': withheld}
+    if models.matched(session.execute(_RELEASE_PRESENT, given)) != len(handles):
+        lock(handles)
+        session.execute(_RELEASE, given)
     for handle in handles:
         orm.attributes.set_committed_value(handle, 'arq_id', None)
         orm.attributes.set_committed_value(handle, 'withheld', withheld)

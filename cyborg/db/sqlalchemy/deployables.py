@@ -93,6 +93,11 @@ def locked(session: orm.Session, uuid: str) -> Deployable | None:
     return session.scalar(_LOCKED.where(Deployable.uuid == uuid))
 
 
+def lock(session: orm.Session, row: Deployable) -> None:
+    """Lock one row without reading it again."""
+    session.execute(sa.select(Deployable.id).where(Deployable.id == row.id).with_for_update())
+
+
 def locked_provider(session: orm.Session, rp_uuid: str) -> Deployable:
     """Returns the row of a known resource provider, locked."""
     return session.scalars(_LOCKED.where(Deployable.rp_uuid == rp_uuid)).one()

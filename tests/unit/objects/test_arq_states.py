@@ -25,7 +25,7 @@ def test_every_event_in_every_state_has_an_answer(state, event):
         assert arq_states.after(state, event, 'u') in State
     except errors.BadArqState as error:
         assert error.code == 409
-        assert f'is {state}: it cannot {event} now' in error.faultstring
+        assert f'is {state}: "{event}" is not possible in this state.' in error.faultstring
 
 
 @pytest.mark.parametrize('state', sorted(set(State) - {State.INITIAL}))
