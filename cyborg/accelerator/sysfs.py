@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path('/sys')
 PROC = Path('/proc')
@@ -27,6 +28,8 @@ ATTEMPTS = 100
 
 #: Seconds within which a tool must end after it was killed.
 GRACE = 5.0
+#: Seconds after which we look again at processes that were killed: at first, and at most.
+PAUSE, LONGEST_PAUSE = 0.05, 10.0
 #: Number of lines at the end of a tool's output that an error quotes.
 LAST_LINES = 5
 
@@ -40,7 +43,7 @@ class Limit:
     """The time limit of a call of a driver. A tool that the call runs is killed at the limit."""
 
     end: float  #: as time.monotonic() has it
-    runs_tool: bool = False  #: a tool is running, or being killed, under this limit
+    tool: str | None = None  #: the tool that is running, or being killed, under this limit
 
     @property
     def rest(self) -> float:
@@ -58,6 +61,19 @@ def limited(limit: Limit) -> Iterator[None]:
         yield
     finally:
         _limits.current = None
+
+
+@contextlib.contextmanager
+def running(tool: str) -> Iterator[None]:
+    """Name the tool that this thread runs, for the error if the tool does not end."""
+    limit: Limit | None = getattr(_limits, 'current', None)
+    if limit is not None:
+        limit.tool = tool
+    try:
+        yield
+    finally:
+        if limit is not None:
+            limit.tool = None
 
 
 class Node:
@@ -185,13 +201,8 @@ class Sysfs(Node):
 
 def _within_limit(runner: Runner, command: Sequence[str]) -> str:
     limit: Limit | None = getattr(_limits, 'current', None)
-    if limit is None:
-        return runner(command, None)
-    limit.runs_tool = True
-    try:
-        return runner(command, limit.rest)
-    finally:
-        limit.runs_tool = False
+    with running(command[0]):
+        return runner(command, limit.rest if limit else None)
 
 
 def write(path: Path, text: str) -> None:
@@ -205,7 +216,7 @@ def write(path: Path, text: str) -> None:
 
 def run(command: Sequence[str], timeout: float | None = None, path: str | None = None) -> str:
     """Run a tool and return its output. It is killed with all its children after ``timeout``
-    seconds."""
+    seconds. This returns when they have ended, see ``end``."""
     name = command[0]
     tool = shutil.which(name, path=path) or _own_tool(name)
     if tool is None:
@@ -257,20 +268,57 @@ def _own_tool(name: str) -> str | None:
 
 
 def _kill(process: 'subprocess.Popen[str]') -> str:
-    """Kill a tool and its children. Returns whether it has ended, with its last lines."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    """Kill a tool and its children. Returns that it has ended, with its last lines."""
+    said = ''
+    _kill_group(process)
     try:
         output, complaint = process.communicate(timeout=GRACE)
+        said = _quoted(complaint or output)
     except subprocess.TimeoutExpired:
         # it is blocked in the kernel, or a child that left its process group holds the pipes
         for pipe in (process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()
-        if process.poll() is None:
-            return f'is still there {GRACE:.0f} seconds after it was killed'
-        return 'was killed'
-    return f'was killed{_quoted(complaint or output)}'
+    finally:
+        end(process)
+    return f'was killed{said}'
+
+
+def end(process: 'subprocess.Popen[Any]') -> int:
+    """Kill a process and its process group. Returns its code when all of them have ended.
+
+    One that is blocked in the kernel may never end. Then this does not return: the device must not
+    count as idle.
+    """
+    _kill_group(process)
+    code, pause = process.wait(), PAUSE
+    while _runs(process.pid):
+        time.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
+    return code
+
+
+def _kill_group(process: 'subprocess.Popen[Any]') -> None:
+    if process.returncode is None:  # else the kernel may have reused its id
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _runs(group: int) -> bool:
+    """Returns whether a process of the group runs. One that has ended counts as a member until its
+    parent has noticed, which some parents never do."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    for file in glob.iglob(f'{PROC}/[0-9]*/task/[0-9]*/stat'):
+        with contextlib.suppress(OSError, ValueError):
+            state, _, member = Path(file).read_text(errors='replace').rpartition(')')[2].split()[:3]
+            if int(member) == group and state not in 'ZX':
+                return True
+    return False
 
 
 def _quoted(said: str) -> str:
