@@ -2,12 +2,14 @@
 """Reads sysfs below any root. Every change of a host is made here, too.
 
 Devices may be removed while they are read, and files of vendors may hold anything. So a file that
-cannot be read counts as absent and raises nothing. Only changes raise, with the kernel's errno.
+cannot be read counts as absent and raises nothing. Changes raise, with the kernel's errno. So does
+reading if the agent itself lacks file descriptors or memory: the file may well be there.
 """
 
 import contextlib
 import dataclasses
-import glob
+import errno
+import fnmatch
 import os
 import shutil
 import signal
@@ -23,8 +25,8 @@ ROOT = Path('/sys')
 PROC = Path('/proc')
 #: Bytes of an attribute that are read. Most attributes fit into a page.
 LONGEST = 64 * 1024
-#: How often a directory is read again from which an entry was removed meanwhile.
-ATTEMPTS = 100
+#: Errors of the agent itself, which say nothing about the file.
+OWN_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 #: Seconds within which a tool must end after it was killed.
 GRACE = 5.0
@@ -103,10 +105,10 @@ class Node:
         return hash(self.path)
 
     def exists(self) -> bool:
-        return os.path.exists(self.path)
+        return _exists(self.path)
 
     def has(self, name: str) -> bool:
-        return os.path.exists(self.path / name)
+        return _exists(self.path / name)
 
     def read(self, name: str = '', longest: int = LONGEST) -> str | None:
         """Returns the text of an attribute without its newline; None if it cannot be read. Bytes
@@ -114,7 +116,8 @@ class Node:
         try:
             with open(self.path / name, 'rb') as attribute:
                 text = attribute.read(longest)
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            raise_own(error)
             return None
         return text.decode(errors='replace').replace('\0', '\ufffd').strip()
 
@@ -127,26 +130,29 @@ class Node:
 
     def children(self, pattern: str = '*') -> list['Node']:
         """Returns the entries that match the pattern, in the order of their names."""
-        for _ in range(ATTEMPTS):
-            try:
-                return [Node(path, self.host) for path in sorted(self.path.glob(pattern))]
-            except FileNotFoundError:
-                continue  # an entry was removed meanwhile; the others are still there
-            except OSError:
-                break
-        return []
+        # not pathlib's glob, which hides errors of the agent itself, depending on its release
+        paths = [self.path]
+        for part in pattern.split('/'):
+            paths = [path / name for path in paths for name in _names(path, part)]
+        return [Node(path, self.host) for path in sorted(paths)]
 
     def link(self, name: str) -> 'Node | None':
         """Returns the target of a link; None if there is no link or no target."""
         node = self / name
-        place = node.real() if os.path.islink(node.path) else None
+        try:
+            os.readlink(node.path)
+        except (OSError, ValueError) as error:
+            raise_own(error)
+            return None
+        place = node.real()
         return Node(place, self.host) if place else None
 
     def real(self) -> Path | None:
         """Returns the path without any link in it; None if the path does not exist."""
         try:
             return self.path.resolve(strict=True)
-        except (OSError, RuntimeError):
+        except (OSError, RuntimeError) as error:
+            raise_own(error)
             return None
 
     def write(self, name: str, text: str) -> None:
@@ -197,6 +203,33 @@ class Sysfs(Node):
         if self._needs_help:
             return _opened_with_privilege(names)
         return opened(self.proc.path, names)
+
+
+def raise_own(error: Exception) -> None:
+    """Raise an error of the agent itself. Others mean that a file is absent."""
+    if isinstance(error, OSError) and error.errno in OWN_ERRORS:
+        raise error
+
+
+def _exists(path: Path | str) -> bool:
+    try:
+        os.stat(path)
+    except (OSError, ValueError) as error:
+        raise_own(error)
+        return False
+    return True
+
+
+def _names(directory: Path | str, pattern: str) -> list[str]:
+    """Returns the names in a directory that match a pattern; none if it cannot be read."""
+    if not set('*?[').intersection(pattern):
+        return [pattern] if _exists(f'{directory}/{pattern}') else []
+    try:
+        with os.scandir(directory) as entries:
+            return [each.name for each in entries if fnmatch.fnmatchcase(each.name, pattern)]
+    except (OSError, ValueError) as error:
+        raise_own(error)
+        return []
 
 
 def _within_limit(runner: Runner, command: Sequence[str]) -> str:
@@ -313,12 +346,24 @@ def _runs(group: int) -> bool:
         return False
     except PermissionError:
         pass
-    for file in glob.iglob(f'{PROC}/[0-9]*/task/[0-9]*/stat'):
-        with contextlib.suppress(OSError, ValueError):
-            state, _, member = Path(file).read_text(errors='replace').rpartition(')')[2].split()[:3]
-            if int(member) == group and state not in 'ZX':
-                return True
-    return False
+    try:
+        return any(
+            _is_member(f'{PROC}/{process}/task/{thread}', group)
+            for process in _names(PROC, '[0-9]*')
+            for thread in _names(f'{PROC}/{process}/task', '*')
+        )
+    except OSError:
+        return True  # not known at present
+
+
+def _is_member(thread: str, group: int) -> bool:
+    try:
+        with open(f'{thread}/stat', errors='replace') as file:
+            state, _, member = file.read().rpartition(')')[2].split()[:3]
+    except (OSError, ValueError) as error:  # it has ended
+        raise_own(error)
+        return False
+    return int(member) == group and state not in 'ZX'
 
 
 def _quoted(said: str) -> str:
@@ -337,13 +382,15 @@ def _signal(number: int) -> str:
 def opened(proc: Path, names: Collection[str]) -> dict[str, str]:
     """Returns those of the devices that are open in a process: name -> the program."""
     found: dict[str, str] = {}
-    # this glob, unlike that of pathlib, goes on if a process ends meanwhile
-    for file in glob.iglob(f'{glob.escape(str(proc))}/[0-9]*/fd/*'):
-        with contextlib.suppress(OSError):
-            name = os.readlink(file).rpartition('/dev/')[2]
-            if name in names:
-                program = Path(file).parents[1] / 'comm'
-                found[name] = program.read_text('utf-8', 'replace').strip()
+    for process in _names(proc, '[0-9]*'):
+        for file in _names(f'{proc}/{process}/fd', '*'):
+            try:
+                name = os.readlink(f'{proc}/{process}/fd/{file}').rpartition('/dev/')[2]
+                if name in names:
+                    program = proc / process / 'comm'
+                    found[name] = program.read_text('utf-8', 'replace').strip()
+            except OSError as error:  # the process has ended, or closed the file
+                raise_own(error)
     return found
 
 
