@@ -5,7 +5,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from cyborg import errors
-from cyborg.accelerator import health
+from cyborg.accelerator import health, sysfs
 from cyborg.objects import Cleaning, tasks
 
 if TYPE_CHECKING:
@@ -127,7 +127,8 @@ def answers(function: 'Function') -> bool:
     try:
         with open(function.path / 'config', 'rb') as config:
             header = config.read(HEADER)
-    except OSError:
+    except OSError as error:
+        sysfs.raise_own(error)
         return False
     # the ids of a virtual function are all ones, but its command and status registers are not
     register = header[4:8] if function.is_virtual else header[:4]

@@ -3,7 +3,7 @@
 
 import re
 
-from cyborg.accelerator.sysfs import Node
+from cyborg.accelerator.sysfs import Node, raise_own
 
 #: The kernel counts errors of each function from the moment it finds the function.
 COUNTERS = {
@@ -31,7 +31,8 @@ def is_silent(function: Node) -> bool:
     try:
         with open(function.path / 'config', 'rb') as config:
             return config.read(len(SILENCE)) == SILENCE
-    except OSError:
+    except OSError as error:
+        raise_own(error)
         return False
 
 

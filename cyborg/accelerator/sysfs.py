@@ -2,12 +2,14 @@
 """Reads sysfs below any root. Every change of a host is made here, too.
 
 Devices may be removed while they are read, and files of vendors may hold anything. So a file that
-cannot be read counts as absent and raises nothing. Only changes raise, with the kernel's errno.
+cannot be read counts as absent and raises nothing. Changes raise, with the kernel's errno. So does
+reading if the agent itself lacks file descriptors or memory: the file may well be there.
 """
 
 import contextlib
 import dataclasses
-import glob
+import errno
+import fnmatch
 import os
 import shutil
 import signal
@@ -17,16 +19,19 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path('/sys')
 PROC = Path('/proc')
 #: Bytes of an attribute that are read. Most attributes fit into a page.
 LONGEST = 64 * 1024
-#: How often a directory is read again from which an entry was removed meanwhile.
-ATTEMPTS = 100
+#: Errors of the agent itself, which say nothing about the file.
+OWN_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 #: Seconds within which a tool must end after it was killed.
 GRACE = 5.0
+#: Seconds after which we look again at processes that were killed: at first, and at most.
+PAUSE, LONGEST_PAUSE = 0.05, 10.0
 #: Number of lines at the end of a tool's output that an error quotes.
 LAST_LINES = 5
 
@@ -40,7 +45,7 @@ class Limit:
     """The time limit of a call of a driver. A tool that the call runs is killed at the limit."""
 
     end: float  #: as time.monotonic() has it
-    runs_tool: bool = False  #: a tool is running, or being killed, under this limit
+    tool: str | None = None  #: the tool that is running, or being killed, under this limit
 
     @property
     def rest(self) -> float:
@@ -58,6 +63,19 @@ def limited(limit: Limit) -> Iterator[None]:
         yield
     finally:
         _limits.current = None
+
+
+@contextlib.contextmanager
+def running(tool: str) -> Iterator[None]:
+    """Name the tool that this thread runs, for the error if the tool does not end."""
+    limit: Limit | None = getattr(_limits, 'current', None)
+    if limit is not None:
+        limit.tool = tool
+    try:
+        yield
+    finally:
+        if limit is not None:
+            limit.tool = None
 
 
 class Node:
@@ -87,10 +105,10 @@ class Node:
         return hash(self.path)
 
     def exists(self) -> bool:
-        return os.path.exists(self.path)
+        return _exists(self.path)
 
     def has(self, name: str) -> bool:
-        return os.path.exists(self.path / name)
+        return _exists(self.path / name)
 
     def read(self, name: str = '', longest: int = LONGEST) -> str | None:
         """Returns the text of an attribute without its newline; None if it cannot be read. Bytes
@@ -98,7 +116,8 @@ class Node:
         try:
             with open(self.path / name, 'rb') as attribute:
                 text = attribute.read(longest)
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            raise_own(error)
             return None
         return text.decode(errors='replace').replace('\0', '\ufffd').strip()
 
@@ -111,26 +130,29 @@ class Node:
 
     def children(self, pattern: str = '*') -> list['Node']:
         """Returns the entries that match the pattern, in the order of their names."""
-        for _ in range(ATTEMPTS):
-            try:
-                return [Node(path, self.host) for path in sorted(self.path.glob(pattern))]
-            except FileNotFoundError:
-                continue  # an entry was removed meanwhile; the others are still there
-            except OSError:
-                break
-        return []
+        # not pathlib's glob, which hides errors of the agent itself, depending on its release
+        paths = [self.path]
+        for part in pattern.split('/'):
+            paths = [path / name for path in paths for name in _names(path, part)]
+        return [Node(path, self.host) for path in sorted(paths)]
 
     def link(self, name: str) -> 'Node | None':
         """Returns the target of a link; None if there is no link or no target."""
         node = self / name
-        place = node.real() if os.path.islink(node.path) else None
+        try:
+            os.readlink(node.path)
+        except (OSError, ValueError) as error:
+            raise_own(error)
+            return None
+        place = node.real()
         return Node(place, self.host) if place else None
 
     def real(self) -> Path | None:
         """Returns the path without any link in it; None if the path does not exist."""
         try:
             return self.path.resolve(strict=True)
-        except (OSError, RuntimeError):
+        except (OSError, RuntimeError) as error:
+            raise_own(error)
             return None
 
     def write(self, name: str, text: str) -> None:
@@ -183,15 +205,37 @@ class Sysfs(Node):
         return opened(self.proc.path, names)
 
 
+def raise_own(error: Exception) -> None:
+    """Raise an error of the agent itself. Others mean that a file is absent."""
+    if isinstance(error, OSError) and error.errno in OWN_ERRORS:
+        raise error
+
+
+def _exists(path: Path | str) -> bool:
+    try:
+        os.stat(path)
+    except (OSError, ValueError) as error:
+        raise_own(error)
+        return False
+    return True
+
+
+def _names(directory: Path | str, pattern: str) -> list[str]:
+    """Returns the names in a directory that match a pattern; none if it cannot be read."""
+    if not set('*?[').intersection(pattern):
+        return [pattern] if _exists(f'{directory}/{pattern}') else []
+    try:
+        with os.scandir(directory) as entries:
+            return [each.name for each in entries if fnmatch.fnmatchcase(each.name, pattern)]
+    except (OSError, ValueError) as error:
+        raise_own(error)
+        return []
+
+
 def _within_limit(runner: Runner, command: Sequence[str]) -> str:
     limit: Limit | None = getattr(_limits, 'current', None)
-    if limit is None:
-        return runner(command, None)
-    limit.runs_tool = True
-    try:
-        return runner(command, limit.rest)
-    finally:
-        limit.runs_tool = False
+    with running(command[0]):
+        return runner(command, limit.rest if limit else None)
 
 
 def write(path: Path, text: str) -> None:
@@ -205,7 +249,7 @@ def write(path: Path, text: str) -> None:
 
 def run(command: Sequence[str], timeout: float | None = None, path: str | None = None) -> str:
     """Run a tool and return its output. It is killed with all its children after ``timeout``
-    seconds."""
+    seconds. This returns when they have ended, see ``end``."""
     name = command[0]
     tool = shutil.which(name, path=path) or _own_tool(name)
     if tool is None:
@@ -257,20 +301,69 @@ def _own_tool(name: str) -> str | None:
 
 
 def _kill(process: 'subprocess.Popen[str]') -> str:
-    """Kill a tool and its children. Returns whether it has ended, with its last lines."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    """Kill a tool and its children. Returns that it has ended, with its last lines."""
+    said = ''
+    _kill_group(process)
     try:
         output, complaint = process.communicate(timeout=GRACE)
+        said = _quoted(complaint or output)
     except subprocess.TimeoutExpired:
         # it is blocked in the kernel, or a child that left its process group holds the pipes
         for pipe in (process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()
-        if process.poll() is None:
-            return f'is still there {GRACE:.0f} seconds after it was killed'
-        return 'was killed'
-    return f'was killed{_quoted(complaint or output)}'
+    finally:
+        end(process)
+    return f'was killed{said}'
+
+
+def end(process: 'subprocess.Popen[Any]') -> int:
+    """Kill a process and its process group. Returns its code when all of them have ended.
+
+    One that is blocked in the kernel may never end. Then this does not return: the device must not
+    count as idle.
+    """
+    _kill_group(process)
+    code, pause = process.wait(), PAUSE
+    while _runs(process.pid):
+        time.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
+    return code
+
+
+def _kill_group(process: 'subprocess.Popen[Any]') -> None:
+    if process.returncode is None:  # else the kernel may have reused its id
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _runs(group: int) -> bool:
+    """Returns whether a process of the group runs. One that has ended counts as a member until its
+    parent has noticed, which some parents never do."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    try:
+        return any(
+            _is_member(f'{PROC}/{process}/task/{thread}', group)
+            for process in _names(PROC, '[0-9]*')
+            for thread in _names(f'{PROC}/{process}/task', '*')
+        )
+    except OSError:
+        return True  # not known at present
+
+
+def _is_member(thread: str, group: int) -> bool:
+    try:
+        with open(f'{thread}/stat', errors='replace') as file:
+            state, _, member = file.read().rpartition(')')[2].split()[:3]
+    except (OSError, ValueError) as error:  # it has ended
+        raise_own(error)
+        return False
+    return int(member) == group and state not in 'ZX'
 
 
 def _quoted(said: str) -> str:
@@ -289,13 +382,15 @@ def _signal(number: int) -> str:
 def opened(proc: Path, names: Collection[str]) -> dict[str, str]:
     """Returns those of the devices that are open in a process: name -> the program."""
     found: dict[str, str] = {}
-    # this glob, unlike that of pathlib, goes on if a process ends meanwhile
-    for file in glob.iglob(f'{glob.escape(str(proc))}/[0-9]*/fd/*'):
-        with contextlib.suppress(OSError):
-            name = os.readlink(file).rpartition('/dev/')[2]
-            if name in names:
-                program = Path(file).parents[1] / 'comm'
-                found[name] = program.read_text('utf-8', 'replace').strip()
+    for process in _names(proc, '[0-9]*'):
+        for file in _names(f'{proc}/{process}/fd', '*'):
+            try:
+                name = os.readlink(f'{proc}/{process}/fd/{file}').rpartition('/dev/')[2]
+                if name in names:
+                    program = proc / process / 'comm'
+                    found[name] = program.read_text('utf-8', 'replace').strip()
+            except OSError as error:  # the process has ended, or closed the file
+                raise_own(error)
     return found
 
 

@@ -5,7 +5,6 @@ import functools
 import os
 import re
 import select
-import signal
 import stat
 import subprocess
 import tempfile
@@ -128,7 +127,8 @@ class Cleaner:
             return
         environment = self._environment(guard.name, task, level)
         for path in found:
-            yield f'{directory.name}/{path.name}', functools.partial(self._run, path, environment)
+            name = f'{directory.name}/{path.name}'
+            yield name, functools.partial(self._run, guard, task, name, path, environment)
 
     def _do(self, guard: Guard, task: objects.Task, step: cleaning.Step) -> None:
         try:
@@ -141,11 +141,19 @@ class Cleaner:
         except errors.CyborgError as error:
             raise errors.DriverFailed(f'{error.faultstring} It needs {step.needs}.') from error
 
-    def _run(self, path: Path, environment: Mapping[str, str]) -> None:
+    def _run(
+        self,
+        guard: Guard,
+        task: objects.Task,
+        name: str,
+        path: Path,
+        environment: Mapping[str, str],
+    ) -> None:
         _require_safe(path.parent.parent)
         _require_safe(path.parent)
         _require_safe(path)
-        run(path, environment, self._conf.script_timeout)
+        seconds = self._conf.script_timeout
+        guard.run_script(task, name, functools.partial(run, path, environment, seconds), seconds)
 
     def _environment(self, driver_name: str, task: objects.Task, level: Cleaning) -> dict[str, str]:
         return ENVIRONMENT | {
@@ -216,8 +224,9 @@ def _require_safe(path: Path) -> None:
 
 
 def run(path: Path, environment: Mapping[str, str], seconds: float) -> None:
-    """Run a script. It is killed after ``seconds``; processes that it leaves are killed, too."""
-    with tempfile.TemporaryFile() as output:
+    """Run a script. It is killed after ``seconds``; processes that it leaves are killed, too.
+    This returns when all of them have ended."""
+    with tempfile.TemporaryFile() as output, sysfs.running(str(path)):
         try:
             # its own process group, so that killpg() finds everything it starts
             process = subprocess.Popen(
@@ -233,10 +242,10 @@ def run(path: Path, environment: Mapping[str, str], seconds: float) -> None:
             raise errors.CleaningFailed(
                 f'{path} cannot be run: {error.strerror or error}.'
             ) from error
-        is_ended = _wait(process.pid, seconds)
-        # before wait(), so the kernel has not reused the process id
-        os.killpg(process.pid, signal.SIGKILL)
-        code = process.wait()
+        try:
+            is_ended = _wait(process.pid, seconds)
+        finally:
+            code = sysfs.end(process)
         if is_ended and code == 0:
             return
         how = (

@@ -43,7 +43,8 @@ class Guard:
 
     A call that does not end in time goes on and may still have an effect. Until it ends, no other
     call begins on the same card. So a later call can undo its late effects, and no card has more
-    than one thread that hangs. A tool that the call runs is killed at the time limit.
+    than one thread that hangs. A tool that the call runs is killed at the time limit; a call whose
+    tool is still there afterwards has not ended.
     """
 
     def __init__(
@@ -122,6 +123,12 @@ class Guard:
             timeout,
         )
 
+    def run_script(
+        self, task: objects.Task, name: str, script: Callable[[], None], timeout: float
+    ) -> None:
+        """Run a script of the operator that cleans a handle."""
+        self._call(task.device_key, f'cleaning {task.handle.key} ({name})', script, timeout)
+
     def versions(self, task: objects.Task) -> dict[str, str]:
         """Returns the versions of firmware and kernel driver of a handle."""
         return self._call(
@@ -176,13 +183,16 @@ class Guard:
         thread = threading.Thread(target=run, name=f'{self.name}: {what}', daemon=True)
         thread.start()
         thread.join(timeout)
-        if thread.is_alive() and limit.runs_tool:
+        if thread.is_alive() and limit.tool:
             # the tool is being killed; the driver then raises an error with its output
             thread.join(2 * sysfs.GRACE)
+        tool = limit.tool
         if thread.is_alive():
             self._overdue[card] = Call(what, thread)
             raise errors.DriverFailed(
-                name=self.name, why=f'{what} did not end within {timeout} seconds.'
+                name=self.name,
+                why=f'{what} did not end within {timeout} seconds'
+                + (f': {tool} was killed, but is still there.' if tool else '.'),
             )
         if not failures:
             return results[0]

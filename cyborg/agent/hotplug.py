@@ -3,11 +3,14 @@
 devices of the host. It also tells of a card that is back by then, and has lost its power."""
 
 import dataclasses
+import threading
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 import pyudev
 from oslo_log import log as logging
+
+from cyborg import backoff
 
 LOG = logging.getLogger(__name__)
 
@@ -32,6 +35,9 @@ class UdevEvent:
 ANY = 'any'
 #: Stands for events that were lost.
 LOST = UdevEvent('change', ANY, ANY)
+
+#: the longest time between two attempts to listen again, in seconds
+LONGEST_PAUSE = 60.0
 
 OnEvent = Callable[[UdevEvent], None]
 
@@ -88,17 +94,35 @@ class _Observer(pyudev.MonitorObserver):
         super().__init__(listener, callback=self._pass_on, name='udev')
         self._on_event = on_event
         self._subsystems = subsystems
+        self._stopping = threading.Event()
 
     def run(self) -> None:
-        while True:
+        while not self._stopping.is_set():
             try:
                 super().run()
                 return
             except OSError as error:
                 # there were more events than the socket holds
                 LOG.warning('Events of devices were lost (%s): discovering all devices.', error)
-                self.monitor = _listen(self._subsystems)
                 self._notify(LOST)
+            self._listen_again()
+
+    def send_stop(self) -> None:
+        self._stopping.set()
+        super().send_stop()
+
+    def _listen_again(self) -> None:
+        """Open another socket. Events until then are lost, too, so that is told afterwards."""
+        failures = 0
+        while not self._stopping.wait(backoff.pause(failures, LONGEST_PAUSE)):
+            try:
+                self.monitor = _listen(self._subsystems)
+            except (ImportError, OSError) as error:
+                LOG.warning('Events of devices are not heard at present: %s', error)
+                failures += 1
+            else:
+                self._notify(LOST)
+                return
 
     def _pass_on(self, device: Any) -> None:
         self._notify(UdevEvent(device.action, device.subsystem, device.sys_name))

@@ -58,7 +58,7 @@ class Inventory:
         self._sysfs = sysfs
         self._awake = threading.Event()
         self._stopping = threading.Event()
-        #: for the two attributes that follow, which other threads set
+        #: for what other threads set: the two attributes that follow, and _removed
         self._wish_lock = threading.Lock()
         self._must_report = False
         self._cause: str | None = None
@@ -113,7 +113,8 @@ class Inventory:
         """Remember that a PCI function was removed, or that any may have been (hotplug.ANY). If it
         is back when the next round looks, its card may have been without power nevertheless. Any
         thread may call this."""
-        self._removed.add(address)
+        with self._wish_lock:
+            self._removed.add(address)
 
     def beat(self) -> None:
         """Send a heartbeat with the digest of the last report. Any thread may call this."""
@@ -165,14 +166,15 @@ class Inventory:
         with self._wish_lock:
             must_report, self._must_report = self._must_report, False
             cause, self._cause = self._cause, None
+            # what is noted from now on is for the next round, also if it is the same address
+            removed, self._removed = self._removed, set()
         asker = context.internal(cause)
         asker.update_store()  # Placement's client reads it from there
         try:
-            removed = self._removed.copy()
             report = self._discover(removed)
             if report.digest != self._digest or must_report or report.returned:
                 self._send_report(asker, report)
-            self._forget_removals(removed, report)
+            removed = self._untold(removed, report)
             if must_report:  # Placement may differ from what we published
                 self._placement.forget()
         except Exception:
@@ -180,6 +182,9 @@ class Inventory:
                 self._must_report = must_report or self._must_report
                 self._cause = self._cause or cause
             raise
+        finally:
+            with self._wish_lock:
+                self._removed |= removed
         self._publish()
 
     def _discover(self, removed: Set[str]) -> objects.Report:
@@ -224,12 +229,12 @@ class Inventory:
             },
         )
 
-    def _forget_removals(self, removed: Set[str], report: objects.Report) -> None:
-        """Forget removals of which a report has told. Those of other cards are kept while a driver
+    def _untold(self, removed: set[str], report: objects.Report) -> set[str]:
+        """Returns the removals of which the report has not told. They are kept while a driver
         fails: it may be the one that finds the card later."""
         is_complete = all(state.status == objects.DriverStatus.OK for state in report.drivers)
         told = {address for device in report.devices for address in _control_addresses(device)}
-        self._removed -= removed if is_complete else removed & told
+        return set() if is_complete else removed - told
 
     def _steady_reserved(self, found: Sequence[objects.Device], changing: Collection[str]) -> None:
         """Keep the last reserved count of deployables that the worker is changing.

@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether the host uses a disk or an interface itself."""
 
+import builtins
+import errno
+import os
+
 import pytest
 
+from cyborg import objects
 from cyborg.accelerator import host_usage, pci
+from cyborg.agent import driver_guard
 
 ADDRESS = '0000:c5:00.0'
 
@@ -17,6 +23,62 @@ def disk(host):
 def test_a_disk_that_nobody_uses_is_free(disk):
     assert [each.name for each in host_usage.disks(disk)] == ['nvme0n1']
     assert host_usage.disk_use(disk) is None
+
+
+@pytest.mark.parametrize('table', ['proc/self/mountinfo', 'proc/swaps'])
+def test_a_table_that_cannot_be_opened_at_present_does_not_free_a_disk(
+    host, disk, monkeypatch, table
+):
+    host.tree.file(table, '')
+
+    def fail(path, *arguments, real=open, **options):
+        if str(path).endswith(table):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(builtins, 'open', fail)
+    with pytest.raises(OSError, match='Too many open files'):
+        host_usage.disk_use(disk)
+
+
+@pytest.mark.parametrize('call', ['open', 'scandir'])
+@pytest.mark.parametrize(
+    'name, plug_in',
+    [
+        (
+            'nvme_driver',
+            lambda host: host.plug_in(
+                '144d:a80a', at=ADDRESS, nvme={'namespaces': [{'mounted': True}]}
+            ),
+        ),
+        ('nvidia_gpu_driver', lambda host: host.plug_in('10de:20b5', at=ADDRESS, vfs=2)),
+    ],
+    ids=['disk', 'gpu'],
+)
+def test_a_driver_that_lacks_file_descriptors_once_fails(
+    host, load, monkeypatch, call, name, plug_in
+):
+    """Whichever call fails: devices are neither withdrawn nor offered by mistake."""
+    plug_in(host)
+    guard, module = driver_guard.Guard(load(name), 60), builtins if call == 'open' else os
+    calls, victim, real = 0, None, getattr(module, call)
+
+    def fail(path, *arguments, **options):
+        nonlocal calls
+        if str(path).startswith(str(host.sysfs)):
+            calls += 1
+            if calls == victim:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(module, call, fail)
+    assert len(guard.discover()) == 1
+    assert calls
+    for victim in range(1, calls + 1):
+        calls = 0
+        found, [state] = driver_guard.discover([guard])
+        assert (found, state.status) == ([], objects.DriverStatus.FAILED), victim
+        assert 'Too many open files' in state.error
 
 
 def test_another_disks_use_is_none_of_its_business(host, disk):

@@ -3,6 +3,7 @@
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -91,6 +92,34 @@ class TestReading:
         monkeypatch.setattr(os, 'readlink', gone)
         assert card.link('driver') is None
         assert (card / 'driver').real() is None
+
+    @pytest.mark.parametrize('number', [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+    @pytest.mark.parametrize(
+        'call, read',
+        [
+            ('builtins.open', lambda card: card.read('vendor')),
+            ('os.stat', lambda card: card.exists()),
+            ('os.stat', lambda card: card.has('vendor')),
+            ('os.stat', lambda card: card.children('vendor')),
+            ('os.scandir', lambda card: card.children()),
+            ('os.scandir', lambda card: card.children('*/*')),
+            ('os.readlink', lambda card: card.link('driver')),
+            ('os.lstat', lambda card: card.real()),
+            ('os.scandir', lambda card: sysfs.opened(Path('/proc'), ['null'])),
+            ('os.readlink', lambda card: sysfs.opened(Path('/proc'), ['null'])),
+        ],
+    )
+    def test_what_the_agent_itself_lacks_does_not_make_a_file_absent(
+        self, card, monkeypatch, number, call, read
+    ):
+        def fail(*arguments, **options):
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(call, fail)
+        with pytest.raises(OSError, match=re.escape(os.strerror(number))) as raised:
+            read(card)
+        monkeypatch.undo()
+        assert raised.value.errno == number
 
     def test_it_says_what_is_there(self, card):
         assert card.exists()

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The steps and scripts by which a handle is cleaned, and what becomes of failures."""
 
+import errno
 import os
+import signal
 import threading
 import time
 
@@ -10,7 +12,7 @@ from oslo_config import cfg
 
 from cyborg import conf as options
 from cyborg import errors, objects
-from cyborg.accelerator import cleaning
+from cyborg.accelerator import cleaning, sysfs
 from cyborg.accelerator.driver import Driver
 from cyborg.agent.cleaning import Cleaner, scripts
 from cyborg.agent.driver_guard import Guard
@@ -282,6 +284,37 @@ def test_what_a_script_leaves_running_is_killed(cleaner, script, tmp_path):
     script('10-daemon', f'sleep 600 & echo $! > {tmp_path}/child')
     cleaner.clean(Guard(Washing(), 60), task())
     eventually(lambda: is_gone(int((tmp_path / 'child').read_text())))
+
+
+def test_a_script_that_survives_its_kill_keeps_its_card_back(conf, script, tmp_path, monkeypatch):
+    # given a script that hangs in the kernel, so that SIGKILL does not end it
+    real = os.killpg
+    monkeypatch.setattr(os, 'killpg', lambda group, number: number or real(group, 0))
+    monkeypatch.setattr(sysfs, 'GRACE', 0.1)
+    conf.set_override('script_timeout', 1, 'cleaning')
+    path = script('10-stuck', f'echo $$ >> {tmp_path}/pids; exec sleep 600', 'plain')
+    cleaner, guard = Cleaner(conf, 'compute1'), Guard(Plain(), 60)
+    # when a handle is cleaned, twice
+    for sentence in (f'{path} was killed, but is still there', 'plain/10-stuck. still hangs'):
+        with pytest.raises(errors.CleaningFailed, match=sentence):
+            cleaner.clean(guard, task())
+    # then it was run once, and the card has a fault
+    [pid] = (tmp_path / 'pids').read_text().split()
+    assert [each.fault for each in guard.discover()] == ['Cleaning k (plain/10-stuck) hangs.']
+    # until it has ended
+    real(int(pid), signal.SIGKILL)
+    eventually(lambda: [each.given('fault') for each in guard.discover()] == [None])
+
+
+def test_a_script_that_cannot_be_waited_for_is_killed(cleaner, script, tmp_path, monkeypatch):
+    def fail(process):
+        eventually(lambda: (tmp_path / 'pid').exists() and (tmp_path / 'pid').read_text())
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, 'pidfd_open', fail)
+    script('10-slow', f'echo $$ > {tmp_path}/pid; exec sleep 600')
+    assert 'Too many open files' in failure(cleaner, Washing()).faultstring
+    assert is_gone(int((tmp_path / 'pid').read_text()))
 
 
 def is_gone(process):

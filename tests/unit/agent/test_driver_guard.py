@@ -2,6 +2,8 @@
 """A driver that raises or hangs hurts nobody but its own devices."""
 
 import functools
+import os
+import signal
 import threading
 from pathlib import Path
 
@@ -260,6 +262,38 @@ class TestTools:
             program(script, program_timeout=1)
         pids = (tmp_path / 'pids').read_text().split()
         eventually(lambda: not any(map(is_running, pids)))
+
+    @pytest.mark.parametrize(
+        'script',
+        # its child holds none of its pipes
+        ['exec sleep 60', 'sleep 60 >/dev/null 2>&1 &\nexec sleep 1'],
+        ids=['tool', 'child'],
+    )
+    def test_while_one_survives_its_kill_no_other_is_run_on_its_card(
+        self, tmp_path, monkeypatch, script
+    ):
+        # given a tool that hangs in the kernel, or a child of it, which SIGKILL does not end
+        real, pids, tool = os.killpg, tmp_path / 'pids', tmp_path / 'flash'
+        monkeypatch.setattr(os, 'killpg', lambda group, number: number or real(group, 0))
+        monkeypatch.setattr(sysfs, 'GRACE', 1)
+        tool.write_text(f'#!/bin/sh\necho $$ >> {pids}\n{script}\n')
+        tool.chmod(0o755)
+        host = sysfs.Sysfs(tmp_path, runner=functools.partial(sysfs.run, path=str(tmp_path)))
+        driver = RunsTools(None, host)
+        guarded = driver_guard.Guard(driver, 60, 0.5)
+        # then the error names it
+        with pytest.raises(errors.DriverFailed, match='flash was killed, but is still there'):
+            guarded.program('card', 'region', tmp_path / 'image')
+        # and no other begins, and the card has a fault
+        with pytest.raises(errors.DriverFailed, match='programming region still hangs'):
+            guarded.program('card', 'region', tmp_path / 'image')
+        [pid] = pids.read_text().split()
+        driver.discover = lambda: [device('card')]
+        assert [each.fault for each in guarded.discover()] == ['Programming region hangs.']
+        # until it has ended
+        real(int(pid), signal.SIGKILL)
+        eventually(lambda: not guarded._hanging('card'))
+        assert [each.given('fault') for each in guarded.discover()] == [None]
 
     def test_programming_may_take_longer_than_other_calls(self, program):
         program('sleep 0.3', timeout=0.05)

@@ -103,6 +103,56 @@ def test_a_flood_of_events_is_survived_and_told(play):
     assert 'Events of devices were lost' in log
 
 
+def test_listening_again_is_tried_until_it_works(play):
+    said, _ = play("""
+        hotplug.backoff.pause = lambda failures, longest: 0.01 * failures
+        listen, failures, heard = hotplug._listen, [], []
+        def fail_twice(subsystems):
+            if heard and len(failures) < 2:
+                failures.append(True)
+                raise OSError(24, 'Too many open files')
+            return listen(subsystems)
+        hotplug._listen = fail_twice
+        lost, last = threading.Event(), threading.Event()
+        def hear(event):
+            heard.append(event)
+            if event == hotplug.LOST and len(failures) == 2:
+                lost.set()
+            if event.device == 'last':
+                last.set()
+        monitor = hotplug.UdevMonitor(hear, ['pci'])
+        monitor.start()
+        poll = monitor._observer.monitor.poll
+        def overflow(timeout=None):
+            raise OSError(105, 'No buffer space available')
+        monitor._observer.monitor.poll = overflow
+        send('add', 'pci', 'first')
+        assert lost.wait(60)
+        assert heard == [hotplug.LOST] * 2, heard
+        send('remove', 'pci', 'last')
+        assert last.wait(60)
+        monitor.stop()
+        print('heard again')
+        """)
+    assert said == ['heard again']
+
+
+def test_one_that_cannot_listen_again_can_be_stopped(play):
+    said, _ = play("""
+        listen, lost = hotplug._listen, threading.Event()
+        monitor = hotplug.UdevMonitor(lambda event: lost.set(), ['pci'])
+        monitor.start()
+        def fail(*arguments, **options):
+            raise OSError(24, 'Too many open files')
+        hotplug._listen = monitor._observer.monitor.poll = fail
+        send('add', 'pci', 'first')
+        assert lost.wait(60)
+        monitor.stop()
+        print('stopped')
+        """)
+    assert said == ['stopped']
+
+
 def test_a_listener_that_fails_hears_the_next_event(play):
     said, _ = play("""
         last = threading.Event()

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cards that were removed and are back before the agent looks: a report tells of each removal."""
+
+from unittest import mock
+
+import pytest
+from oslo_config import cfg
+
+from cyborg import conf as options
+from cyborg import errors, objects
+from cyborg.accelerator import driver
+from cyborg.agent import hotplug
+from cyborg.agent.driver_guard import Guard
+from cyborg.agent.inventory import Inventory
+from cyborg.sim.host import Host
+
+ADDRESS = '0000:3b:00.0'
+
+
+@pytest.fixture
+def reports():
+    return []
+
+
+@pytest.fixture
+def inventory(tmp_path, reports, monkeypatch):
+    conf = cfg.ConfigOpts()
+    options.register(conf)
+    conf([], default_config_files=[], default_config_dirs=[])
+    host = Host(tmp_path / 'sys')
+    host.plug_in('10de:1eb8', at=ADDRESS)
+    [loaded] = driver.load(['nvidia_gpu_driver'], conf, host.sysfs)
+    worker = mock.Mock(count=0, prepared={}, cards_being_programmed=set())
+    worker.changing.return_value = worker.in_flux.return_value = []
+    worker.lost.return_value = {}
+    made = Inventory(
+        conf, 'compute1', [Guard(loaded, 60)], mock.Mock(), mock.Mock(), worker, host.sysfs
+    )
+    monkeypatch.setattr(made, '_publish', lambda: None)
+    monkeypatch.setattr(made, '_send_report', lambda asker, report: reports.append(report))
+    return made
+
+
+@pytest.mark.parametrize('address', [ADDRESS, hotplug.ANY])
+def test_a_second_removal_during_a_report_is_told_by_the_next(
+    inventory, reports, monkeypatch, address
+):
+    def send(asker, report):
+        if not reports:
+            inventory.note_removal(address)
+        reports.append(report)
+
+    monkeypatch.setattr(inventory, '_send_report', send)
+    inventory.note_removal(address)
+    for _ in range(3):
+        inventory.sync()
+        inventory._digest = reports[-1].digest
+    assert [len(report.returned) for report in reports] == [1, 1]
+
+
+def test_a_removal_is_told_again_if_the_report_was_not_accepted(inventory, reports, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(inventory, '_send_report', mock.Mock(side_effect=errors.Unavailable('no')))
+        inventory.note_removal(ADDRESS)
+        with pytest.raises(errors.Unavailable):
+            inventory.sync()
+    inventory.sync()
+    assert [len(report.returned) for report in reports] == [1]
+
+
+def test_a_removal_is_kept_while_a_driver_fails(inventory, reports, monkeypatch):
+    [guard] = inventory._guards
+    with monkeypatch.context() as patch:
+        patch.setattr(guard, 'discover', mock.Mock(side_effect=errors.Unavailable('no')))
+        inventory.note_removal(ADDRESS)
+        inventory.sync()
+    assert reports[0].drivers[0].status == objects.DriverStatus.FAILED
+    inventory.sync()
+    assert [len(report.returned) for report in reports] == [0, 1]
