@@ -2,7 +2,8 @@
 """Images that programmable deployables have lost, as the reports of a host show it.
 
 A card that was without power has lost its images. Its content may show that only in a later
-report: until then its deployables are marked as those that may have lost their image.
+report: until then its deployables are marked as those that may have lost their image, and the
+image is loaded again for the next request that asks for it.
 """
 
 import dataclasses
@@ -55,7 +56,7 @@ class LostImages:
         for row in rows:
             if report.is_first or row.key in reported & returned:
                 for part in row.deployables:
-                    if part.is_programmable:
+                    if part.is_programmable and not _is_flash(part):
                         part.may_have_lost_image = True
                     if report.is_first and part.uuid in programmed:
                         _forget(part)
@@ -108,6 +109,12 @@ class LostImages:
                     yield Emptied(
                         part, holders, part.uuid in self._suspected, self._lost.get(part.uuid)
                     )
+
+
+def _is_flash(row: Deployable) -> bool:
+    """Returns whether an image of this deployable is in the flash of a card, which keeps it without
+    power. Such a card has no handles itself."""
+    return row.parent_id is None and not row.attach_handles
 
 
 def _forget(row: Deployable) -> None:

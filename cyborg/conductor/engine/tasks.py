@@ -218,8 +218,11 @@ def is_loaded(part: Deployable, image: Mapping[str, str], project_id: str | None
     attributes of the deployable must be loaded.
 
     An image of another project that is shared with this one counts as not loaded: only its host
-    can ask Glance. A function that is loaded is offered to everybody.
+    can ask Glance. Nor does an image count that may be lost. A function that the hardware shows is
+    offered to everybody.
     """
+    if part.may_have_lost_image and image.keys() != {'function_id'}:
+        return False
     facts = part.bitstream_facts or {}
     is_usable = (
         facts.get('visibility') in OPEN[image.keys() == {'bitstream_id'}]
