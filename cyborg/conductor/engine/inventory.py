@@ -361,7 +361,9 @@ def _update_deployable(
         num_accelerators=len(row.attach_handles),
         **_facts(deployable, DEPLOYABLE_FACTS),
     )
-    opened.images.compare(row, deployable, is_programming=opened.is_programming(row))
+    opened.images.compare(
+        row, deployable, report.given('boot_id'), is_programming=opened.is_programming(row)
+    )
     attributes.update(row, attributes.told(deployable))
 
 

@@ -249,6 +249,71 @@ def test_the_image_in_the_flash_of_a_card_stays_known(host):
         assert (row.name, row.may_have_lost_image) == ('card', False)
 
 
+def power_off(host, *rounds):
+    """Start a host again after a card was programmed that never shows its content; returns the
+    plan of the last report."""
+    host.report(card(part()), boot_id='first')
+    for number, devices in enumerate(rounds):
+        plan = host.report(*devices, is_first=number == 0, boot_id='second')
+    return plan
+
+
+BACK = {
+    'with its host': ([card(part())],),
+    'without its region at first': ([card()], [card(part())]),
+    'later than its host': ([], [card(part())]),
+    'not programmable at first': (
+        [card(deployable('part', 'a', parent_name='card'))],
+        [card(part())],
+    ),
+}
+
+
+@pytest.mark.parametrize('rounds', BACK.values(), ids=BACK)
+@pytest.mark.parametrize('group', [GROUP, None], ids=['asked for', 'loaded by an operator'])
+def test_an_image_that_is_never_shown_is_loaded_again_after_a_reboot(host, group, rounds):
+    host.report(card(part()), boot_id='first')
+    host.bind(host.request(group))
+    end_tasks(host, bitstream_id=IMAGE)
+    [task] = power_off(host, *rounds).tasks
+    assert (task.kind, task.image) == (TaskKind.PROGRAM, {'bitstream_id': IMAGE})
+    assert host.states() == ['Provisioning']
+    # and once only
+    host.finish(task, image_uuid=IMAGE)
+    assert host.states() == ['Bound']
+    assert open_kinds(host.report(card(part()), boot_id='second')) == []
+    assert open_kinds(host.report(card(part()), is_first=True, boot_id='second')) == []
+    assert open_kinds(host.report(card(part()), is_first=True, boot_id='third')) != []
+
+
+@pytest.mark.parametrize('before, after', [('first', 'first'), (None, 'first'), ('first', None)])
+def test_an_image_that_is_never_shown_is_not_loaded_under_a_server(host, before, after):
+    """Its agent was started again, or is of another release; its host may have run all the time."""
+    host.report(card(part()), boot_id=before)
+    host.bind(host.request(GROUP))
+    end_tasks(host, bitstream_id=IMAGE)
+    assert open_kinds(host.report(card(part()), is_first=True, boot_id=after)) == []
+    assert open_kinds(host.report(card(part()), boot_id=after)) == []
+    assert host.states() == ['Bound']
+
+
+def test_an_image_that_was_shown_is_not_lost_before_its_card_shows_another(programmed):
+    programmed.report(card(part(content=LOADED)), boot_id='first')
+    plan = programmed.report(card(part()), is_first=True, boot_id='second')
+    assert open_kinds(plan) == []
+    plan = programmed.report(card(part(content=LOADED)), boot_id='second')
+    assert open_kinds(plan) == []
+
+
+def test_an_image_that_nobody_holds_is_forgotten_after_a_reboot(host):
+    flash = deployable('card', is_programmable=True)
+    host.report(device('fpga', flash, part()), boot_id='first')
+    end_tasks(host, bitstream_id=IMAGE)
+    host.report(device('fpga', flash, part()), is_first=True, boot_id='second')
+    # the flash keeps its image without power
+    assert host.all(models.Deployable.bitstream_id) == [IMAGE, None]
+
+
 # -- an agent that ends while it loads an image ------------------------------------------------
 
 
