@@ -32,6 +32,7 @@ STEP = 1_000_000
 NOTHING_REPORTED = 'none'  #: used instead of a digest; differs from every digest
 #: the longest time that a burst of events delays a round, in units of [agent] settle_time
 MAX_QUIET_WAITS = 20
+LONGEST_BOOT_ID = 64  #: characters that the conductor stores
 LONGEST_PAUSE = 1024  #: seconds between two rounds while rounds fail
 
 
@@ -360,6 +361,7 @@ class Inventory:
             returned=returned,
             rpc_version=manifests.NEWEST,
             release=release.number(),
+            boot_id=(self._sysfs.proc / 'sys/kernel/random').read('boot_id', LONGEST_BOOT_ID),
             **picture,
         )
 

@@ -33,7 +33,8 @@ class Report(base.CyborgObject):
     # 1.3: in_flux, lost
     # 1.4: rpc_version, release
     # 1.5: returned
-    VERSION = '1.5'
+    # 1.6: boot_id
+    VERSION = '1.6'
     added = {
         'after': '1.1',
         'adopted': '1.2',
@@ -42,6 +43,7 @@ class Report(base.CyborgObject):
         'rpc_version': '1.4',
         'release': '1.4',
         'returned': '1.5',
+        'boot_id': '1.6',
     }
     fields = {
         'hostname': fields.StringField(),
@@ -79,6 +81,8 @@ class Report(base.CyborgObject):
         'rpc_version': fields.StringField(nullable=True, default=None),
         #: the release of Cyborg that the agent runs
         'release': fields.StringField(nullable=True, default=None),
+        #: changes when the host is started; None: not known
+        'boot_id': fields.StringField(nullable=True, default=None),
     }
 
 

@@ -47,7 +47,7 @@ CHANGES: dict[str, dict[str, str]] = {
         'ModelCapacity': '1.0',
         'Plan': '2.1',
         'ProjectUsage': '1.0',
-        'Report': '1.5',
+        'Report': '1.6',
         'Unit': '1.0',
         'Usage': '1.0',
     },

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tests.fixtures.cloud import Cloud, eventually
+from tests.fixtures.cloud import PATIENCE, Cloud, eventually
 from tests.fixtures.compute import Hypervisor
 from tests.fixtures.fpga import (
     ADDRESS,
@@ -159,6 +159,61 @@ def test_a_function_that_was_replaced_is_not_taken_for_one_that_is_loaded(
     )
     may_tell.set()
     # then it is loaded
+    assert answer().status_code == 202
+    assert (len(host.loaded), region(cloud)['bitstream_id']) == (2, first)
+
+
+def test_a_report_that_was_held_up_does_not_bring_back_what_was_replaced(
+    cloud, host, image, monkeypatch
+):
+    """A slower driver keeps a round from its report until the image is loaded."""
+    cloud.profile('first', {'resources:FPGA': '1', 'accel:function_id': FIRST_FUNCTION})
+    first = cloud.glance.add(gbs(FIRST_FUNCTION), visibility='public', function_uuid=FIRST_FUNCTION)
+    rp, uuid = cloud.rp(), region(cloud)['uuid']
+    is_held, may_tell, is_told, may_look = (threading.Event() for _ in range(4))
+    inventory = cloud.agent().inventory
+    tell = inventory._send_report
+
+    def tell_when_allowed(asker, report):
+        if host.is_loading.is_set():
+            (may_look if is_told.is_set() else may_tell).wait(PATIENCE)
+        tell(asker, report)
+        if may_tell.is_set():
+            is_told.set()
+
+    def discover(removed, look=inventory._discover):
+        found = look(removed)
+        if host.is_loading.is_set():
+            is_held.set()
+        return found
+
+    monkeypatch.setattr(inventory, '_send_report', tell_when_allowed)
+    monkeypatch.setattr(inventory, '_discover', discover)
+    # given an operator who loads another image, and a round that looks meanwhile
+    host.goes_on.clear()
+    answer = in_thread(
+        cloud.call,
+        'PATCH',
+        f'/deployables/{uuid}/program',
+        json=[{'path': '/program', 'op': 'replace', 'value': [{'image_uuid': image}]}],
+    )
+    assert host.is_loading.wait(PATIENCE)
+    inventory.wake(must_report=True)
+    assert is_held.wait(PATIENCE)
+    host.goes_on.set()
+    assert answer().status_code == 200
+    # when its report arrives after the image was loaded
+    may_tell.set()
+    assert is_told.wait(PATIENCE)
+    [arq] = cloud.request('first')
+    answer = in_thread(cloud.bind, arq, rp=rp)
+    eventually(
+        lambda: (
+            cloud.get(f'/accelerator_requests/{arq["uuid"]}')['state'] in ('BindStarted', 'Bound')
+        )
+    )
+    may_look.set()
+    # then what the region did before is loaded
     assert answer().status_code == 202
     assert (len(host.loaded), region(cloud)['bitstream_id']) == (2, first)
 

@@ -8,6 +8,7 @@ tool of the card was called.
 import re
 import threading
 import uuid
+from typing import ClassVar
 
 import pytest
 
@@ -15,9 +16,11 @@ from cyborg import errors
 from cyborg.accelerator import pci
 from cyborg.agent import hotplug
 from cyborg.conductor.engine import tasks
+from cyborg.sim.fpga import SYNC
 from tests.fixtures.agents import Agents
 from tests.fixtures.cloud import PATIENCE, Cloud, eventually
 from tests.fixtures.fpga import ADDRESS, FIRST_FUNCTION, FUNCTION, REGION_TYPE, FpgaHost, gbs
+from tests.fixtures.hosts import SimHost
 from tests.fixtures.servers import Failed, Server
 from tests.fixtures.threads import in_thread
 
@@ -997,6 +1000,37 @@ def test_what_a_guest_has_is_not_programmed_again(cloud, agents, host, image, gz
     cloud.rest()
     eventually(lambda: shown(cloud, arq)['state'] == 'Bound')
     assert (len(host.loaded), region(cloud)['bitstream_id']) == (1, image)
+
+
+class ManagedHost(SimHost):
+    """A card that never shows its content."""
+
+    CARD: ClassVar = {'model': '1bd4:0911', 'at': ADDRESS, 'driver': 'x', 'fpga_manager': {}}
+
+    def __init__(self, name, directory):
+        super().__init__(name, directory, [self.CARD], ['inspur_fpga_driver'])
+        self.loaded = []
+        load = self.tools['cyborg-fpga-load']
+        self.tools['cyborg-fpga-load'] = lambda *arguments: (
+            self.loaded.append(arguments[-1]) or load(*arguments)
+        )
+
+
+def test_an_image_that_a_card_never_shows_is_loaded_again_after_a_reboot_only(cloud, agents):
+    host = agents.host(make=ManagedHost)
+    image = cloud.glance.add(SYNC + b'bits', visibility='public', bitstream_type='raw')
+    cloud.profile('raw', FPGA | {'accel:bitstream_id': image})
+    arq = bound(cloud, 'raw')
+    agents.restart()
+    cloud.rest()
+    assert (shown(cloud, arq)['state'], len(host.loaded)) == ('Bound', 1)
+    # when the host is switched off and on
+    agents.stop()()
+    host.power_cycle()
+    agents.start()
+    eventually(lambda: len(host.loaded) == 2)
+    eventually(lambda: shown(cloud, arq)['state'] == 'Bound')
+    assert region(cloud)['bitstream_id'] == image
 
 
 # -- operators who program -------------------------------------------------------------------

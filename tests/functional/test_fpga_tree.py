@@ -103,6 +103,43 @@ class TestSharedRegion:
         assert program(cloud, REGION, cloud.glance.add(gbs(THIRD))).status_code == 200
         eventually(lambda: units(cloud) == {f'{REGION}_{THIRD}': 1})
 
+    @pytest.fixture
+    def image(self, cloud):
+        """An image of two functions, which an operator has loaded."""
+        facts = {'name': 'gzip', 'function_name': 'compress', 'visibility': 'public'}
+        image = cloud.glance.add(gbs(THIRD, THIRD), **facts)
+        assert program(cloud, REGION, image).status_code == 200
+        eventually(lambda: units(cloud) == {f'{REGION}_{THIRD}': 2})
+        return image
+
+    @pytest.mark.parametrize(
+        'key', ['bitstream_id', 'bitstream_name', 'function_id', 'function_name']
+    )
+    def test_the_image_of_a_region_is_that_of_its_functions(self, cloud, host, image, key):
+        wanted = {
+            'bitstream_id': image,
+            'bitstream_name': 'gzip',
+            'function_id': THIRD,
+            'function_name': 'compress',
+        }
+        cloud.profile('gzip', {'resources:FPGA': '1', f'accel:{key}': wanted[key]})
+        host.tools['fpgaconf'] = None  # nothing is loaded again
+        for _ in range(2):
+            arqs = cloud.request('gzip')
+            answer = cloud.bind(arqs, rp=cloud.providers()[f'{REGION}_{THIRD}']['uuid'])
+            assert answer.status_code == 202, answer.text
+            [found] = [cloud.get(f'/accelerator_requests/{arq["uuid"]}') for arq in arqs]
+            assert found['state'] == 'Bound'
+
+    def test_another_image_is_not_loaded_for_one_function(self, cloud, image):
+        other = cloud.glance.add(gbs(FIRST), visibility='public')
+        cloud.profile('other', {'resources:FPGA': '1', 'accel:bitstream_id': other})
+        rp = cloud.providers()[f'{REGION}_{THIRD}']['uuid']
+        answer = cloud.bind(cloud.request('other'), rp=rp)
+        assert answer.status_code == 409
+        [region] = cloud.get(f'/deployables?name={REGION}')['deployables']
+        assert f'load the image into deployable {region["uuid"]} first' in answer.text
+
 
 def test_a_card_without_a_shell_is_seen_and_not_offered(cloud):
     cloud.host(

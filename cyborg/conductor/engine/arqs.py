@@ -274,6 +274,8 @@ def _unloaded(
         if not images:
             continue
         part = deployables.locked_provider(unit.session, rp)
+        if (region := tasks.region_of(part)) is not None and region is not part:
+            deployables.locked(unit.session, region.uuid)  # it has the image
         if len(images) > 1:
             raise errors.CannotProgram(
                 uuid=part.uuid, why='requests of one bind ask for different images in it.'

@@ -6,13 +6,14 @@ A report is compared with the rows by key: devices and handles by their key, dep
 
 import contextlib
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 
 from oslo_log import log
 
 from cyborg import objects
 from cyborg.conductor.engine import device_events, imported, iommu_groups
 from cyborg.conductor.engine.lost_images import Emptied, LostImages
+from cyborg.conductor.engine.tasks import region_of
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
 from cyborg.db.sqlalchemy import attach_handles, attributes, devices, models, tasks
 from cyborg.db.sqlalchemy.engine import TRANSIENT, Session
@@ -255,6 +256,12 @@ def _update_deployables(
 ) -> list[Deployable]:
     """Update the deployables of a card from its report; returns those that it contains."""
     known = {part.name: part for part in row.deployables}
+    in_flux = set(report.given('in_flux', ()))
+    functions = {
+        name: attributes.values(part.attributes, attributes.FUNCTION)
+        for name, part in known.items()
+        if in_flux
+    }
     present = []
     for deployable in device.deployables:
         part = known.pop(deployable.name, None)
@@ -271,7 +278,27 @@ def _update_deployables(
             parent=by_name.get(deployable.parent_name),
             root=_root(deployable, by_name, device),
         )
+    if in_flux:
+        _forget_new_functions(row, functions, in_flux)
     return present
+
+
+def _forget_new_functions(
+    row: Device, known: Mapping[str, Sequence[str]], in_flux: Set[str]
+) -> None:
+    """Forget the functions that a report adds to regions which tasks changed during its discovery:
+    they may be replaced since. The report that follows the tasks has those that are there.
+
+    ``known`` are the functions before the report, by the name of their deployable.
+    """
+    changed = {
+        region_of(part) or part
+        for part in row.deployables
+        if part.uuid in in_flux or any(handle.uuid in in_flux for handle in part.attach_handles)
+    }
+    for part in row.deployables:
+        if (region_of(part) or part) in changed:
+            attributes.forget_functions(part, known.get(part.name, ()))
 
 
 def _withhold_programming(row: Device, opened: Opened) -> None:
@@ -389,7 +416,9 @@ def _update_deployable(
         num_accelerators=len(row.attach_handles),
         **_facts(deployable, DEPLOYABLE_FACTS),
     )
-    opened.images.compare(row, deployable, is_programming=opened.is_programming(row))
+    opened.images.compare(
+        row, deployable, report.given('boot_id'), is_programming=opened.is_programming(row)
+    )
     attributes.update(row, attributes.told(deployable))
 
 

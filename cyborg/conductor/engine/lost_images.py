@@ -2,7 +2,8 @@
 """Images that programmable deployables have lost, as the reports of a host show it.
 
 A card that was without power has lost its images. Its content may show that only in a later
-report: until then its deployables are marked as those that may have lost their image.
+report: until then its deployables are marked as those that may have lost their image, and the
+image is loaded again for the next request that asks for it.
 """
 
 import dataclasses
@@ -55,17 +56,23 @@ class LostImages:
         for row in rows:
             if report.is_first or row.key in reported & returned:
                 for part in row.deployables:
-                    if part.is_programmable:
+                    if part.is_programmable and not _is_flash(part):
                         part.may_have_lost_image = True
                     if report.is_first and part.uuid in programmed:
                         _forget(part)
 
     def compare(
-        self, row: Deployable, deployable: objects.Deployable, *, is_programming: bool
+        self,
+        row: Deployable,
+        deployable: objects.Deployable,
+        boot_id: str | None,
+        *,
+        is_programming: bool,
     ) -> None:
         """Forget the image if the hardware shows other content: another program has loaded that,
-        or the card has loaded its flash after a power cycle. Content that was read while an image
-        is being loaded is not compared."""
+        or the card has loaded its flash after a power cycle. Hardware that never shows its content
+        has lost the image if its host was started since. Content that was read while an image is
+        being loaded is not compared."""
         if row.may_have_lost_image:
             self._suspected.add(row.uuid)
         content = deployable.given('content', {})
@@ -74,6 +81,10 @@ class LostImages:
             row.may_have_lost_image = False
         elif content and not is_programming:
             self._judge(row, content)
+        elif row.is_programmable and not is_programming and not row.bitstream_content:
+            self._judge_unseen(row, boot_id)
+        if row.is_programmable and (row.boot_id is None or not row.may_have_lost_image):
+            row.boot_id = boot_id or row.boot_id
 
     def _judge(self, row: Deployable, content: dict[str, str]) -> None:
         known = row.bitstream_content or {}
@@ -85,10 +96,19 @@ class LostImages:
             if known.keys() - content.keys():
                 return  # what is not shown yet may be lost
         elif row.bitstream_id:
-            if row.may_have_lost_image:
-                self._lost[row.uuid] = row.bitstream_id
-            _forget(row)
+            self._note_loss(row)
         row.may_have_lost_image = False
+
+    def _judge_unseen(self, row: Deployable, boot_id: str | None) -> None:
+        is_known = row.boot_id is not None and boot_id is not None
+        if row.may_have_lost_image and is_known and row.boot_id != boot_id:
+            self._note_loss(row)
+
+    def _note_loss(self, row: Deployable) -> None:
+        if row.may_have_lost_image and row.bitstream_id:
+            self._lost[row.uuid] = row.bitstream_id
+        row.may_have_lost_image = False
+        _forget(row)
 
     def emptied(self, rows: Iterable[Device]) -> Iterator[Emptied]:
         """Yields the deployables that may have to be programmed again."""
@@ -108,6 +128,12 @@ class LostImages:
                     yield Emptied(
                         part, holders, part.uuid in self._suspected, self._lost.get(part.uuid)
                     )
+
+
+def _is_flash(row: Deployable) -> bool:
+    """Returns whether an image of this deployable is in the flash of a card, which keeps it without
+    power. Such a card has no handles itself."""
+    return row.parent_id is None and not row.attach_handles
 
 
 def _forget(row: Deployable) -> None:

@@ -215,12 +215,16 @@ def image_of(group: Mapping[str, str]) -> dict[str, str]:
 
 def is_loaded(part: Deployable, image: Mapping[str, str], project_id: str | None) -> bool:
     """Returns whether a deployable has the image already and the project may use that image. The
-    attributes of the deployable must be loaded.
+    attributes of the deployable must be loaded. The image of a function is that of its region.
 
     An image of another project that is shared with this one counts as not loaded: only its host
-    can ask Glance. A function that is loaded is offered to everybody.
+    can ask Glance. Nor does an image count that may be lost. A function that the hardware shows is
+    offered to everybody.
     """
-    facts = part.bitstream_facts or {}
+    region = region_of(part) or part
+    if region.may_have_lost_image and image.keys() != {'function_id'}:
+        return False
+    facts = region.bitstream_facts or {}
     is_usable = (
         facts.get('visibility') in OPEN[image.keys() == {'bitstream_id'}]
         or project_id is not None
@@ -232,11 +236,11 @@ def is_loaded(part: Deployable, image: Mapping[str, str], project_id: str | None
         attributes.plain(value) for value in attributes.values(part.attributes, attributes.FUNCTION)
     }
     tests: dict[str, Callable[[str], bool]] = {
-        'bitstream_id': lambda wanted: part.bitstream_id == wanted,
-        'bitstream_name': lambda wanted: bool(part.bitstream_id) and facts.get('name') == wanted,
+        'bitstream_id': lambda wanted: region.bitstream_id == wanted,
+        'bitstream_name': lambda wanted: bool(region.bitstream_id) and facts.get('name') == wanted,
         'function_id': lambda wanted: attributes.plain(wanted) in functions,
         'function_name': lambda wanted: (
-            bool(part.bitstream_id) and facts.get('function_name') == wanted
+            bool(region.bitstream_id) and facts.get('function_name') == wanted
         ),
     }
     return all(tests[key](wanted) for key, wanted in image.items())
@@ -288,9 +292,11 @@ def _refusal(part: Deployable, even_disabled: bool) -> str | None:
         return 'its device is gone from the host.'
     if part.device.status != objects.DeviceStatus.ENABLED and not even_disabled:
         return 'its device is disabled; enable it first.'
-    if not part.is_programmable:
-        return f'driver {part.device.driver_name} cannot load images into it.'
-    return None
+    if part.is_programmable:
+        return None
+    if (region := region_of(part)) is not None:
+        return f'it is a function of a region; load the image into deployable {region.uuid} first.'
+    return f'driver {part.device.driver_name} cannot load images into it.'
 
 
 def _withhold_free_parts(unit: UnitOfWork, part: Deployable, holders: Collection[int]) -> None:

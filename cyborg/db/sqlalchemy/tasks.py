@@ -283,7 +283,8 @@ def _image(task: Task, part: Deployable, device: Device) -> dict[str, Any]:
     boards = [device.model, device.std_board_info.get('product_id')]
     return {
         'image': task.image or {},
-        'loaded_image': part.bitstream_id,
+        # one that may be lost is loaded again
+        'loaded_image': None if part.may_have_lost_image else part.bitstream_id,
         'vendor': device.vendor,
         'boards': [board for board in boards if board],
         'region_types': attributes.values(part.attributes, REGION_TYPE),

@@ -36,7 +36,7 @@ FINGERPRINTS = {
     'Plan': '2.1-b8cf41486372da0c9f2cd55cf4b3a1c2',
     'ProjectUsage': '1.0-bde1e49a71c4754210b15e83bc511f59',
     'Provider': '1.0-bb052c05bbc37c0cbfba7521db04c92f',
-    'Report': '1.5-036b300ea3ce99147a22de74b60e7a3c',
+    'Report': '1.6-5986ffec91713c36623ca8cb8f5301e9',
     'Step': '1.0-1379cce3ba35195642ecbfcaed6b06f2',
     'Task': '1.0-d523ca9c490e4b6b75956e2bf008227f',
     'TaskResult': '1.0-3d290aa4431859f68ebb5c7cc999c8c3',

@@ -273,3 +273,94 @@ def test_an_operator_does_not_rely_on_a_task_whose_request_has_ended(host):
     program_for_operator(host)
     [program] = host.report(region()).tasks
     assert program.arq_uuid is None
+
+
+# -- reports of a discovery that began before a task had ended -----------------------------------
+
+
+OLD, NEW = 'd8424dc4a4a3c413f89e433683f9040b', '8568ab4e6ba54616bb652a578330a8eb'
+
+
+def doing(function, **facts):
+    """A region with this function."""
+    attribute = objects.Attribute(key='function_uuid', value=function)
+    traits = ['CUSTOM_RED', f'CUSTOM_FUNCTION_{function.upper()}']
+    return region(attributes=[attribute], traits=traits, **facts)
+
+
+def functions(host):
+    """The functions of the region: those of its attributes, and those of its traits."""
+    with host.db.reader() as session:
+        row = session.scalars(
+            sa.select(models.Deployable).where(models.Deployable.name == 'part')
+        ).one()
+        shown = [each.value for each in row.attributes if each.key.startswith('function_uuid')]
+        return shown, [trait[16:].lower() for trait in row.traits if 'FUNCTION' in trait]
+
+
+def bind_for(host, function):
+    host.bind(host.request({'resources:FPGA': '1', 'accel:function_id': function}))
+    return host.states()[-1]
+
+
+def test_an_old_report_does_not_bring_back_a_function_that_was_replaced(host):
+    host.report(doing(OLD))
+    with transact(host.db, CAUSE) as unit:
+        [uuid] = host.all(models.Deployable.uuid)[1:]
+        tasks.program_for_operator(unit, uuid, IMAGE)
+    [task] = host.report(doing(OLD)).tasks
+    # when a report arrives after the result, and its discovery began before
+    host.finish(task, image_uuid=IMAGE, content={'function': NEW})
+    host.report(doing(OLD), in_flux=[uuid])
+    assert functions(host) == ([], [])
+    assert bind_for(host, OLD) == 'BindStarted'
+
+
+def test_an_old_report_does_not_bring_back_a_function_that_was_blanked(host):
+    host.report(doing(OLD))
+    host.bind(host.request({'resources:FPGA': '1', 'accel:cleaning': 'full'}))
+    delete_all(host)
+    [task] = host.report(doing(OLD)).tasks
+    host.finish(task, steps=[objects.Step(name='blank', seconds=1.0)])
+    host.report(doing(OLD), in_flux=host.all(models.AttachHandle.uuid))
+    assert functions(host) == ([], [])
+    assert bind_for(host, OLD) == 'BindStarted'
+
+
+def test_a_function_that_is_known_is_shown_while_tasks_run(host):
+    host.report(doing(OLD))
+    host.report(doing(OLD), in_flux=host.all(models.AttachHandle.uuid))
+    assert functions(host) == ([OLD], [OLD])
+
+
+def test_a_new_function_is_shown_when_the_tasks_have_ended(host):
+    host.report(doing(OLD))
+    host.report(doing(NEW), in_flux=host.all(models.AttachHandle.uuid))
+    assert functions(host) == ([], [])
+    host.report(doing(NEW))
+    assert functions(host) == ([NEW], [NEW])
+    assert bind_for(host, NEW) == 'Bound'
+
+
+def test_tasks_of_one_region_do_not_hide_the_function_of_another(host):
+    def both(function):
+        more = deployable(
+            'other',
+            'b',
+            parent_name='card',
+            is_programmable=True,
+            attributes=[objects.Attribute(key='function_uuid', value=function)],
+        )
+        [first, part] = region().deployables
+        return device('fpga', first, more, part)
+
+    host.report(both(OLD))
+    [card, _, part] = host.all(models.Deployable.uuid)
+    # also those that write the flash of the card
+    host.report(both(NEW), in_flux=[card, part])
+    assert bind_for_other(host) == 'Bound'
+
+
+def bind_for_other(host):
+    host.bind(host.request({'resources:FPGA': '1', 'accel:function_id': NEW}), provider='other')
+    return host.states()[-1]

@@ -4,15 +4,20 @@
 import pytest
 import sqlalchemy as sa
 
+from cyborg import objects
+from cyborg.conductor.engine import arqs
+from cyborg.conductor.engine.unit_of_work import transact
 from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy.arqs import Scope
 from cyborg.objects import TaskKind, TaskState
-from tests.fixtures.reporting_host import deployable, device, handle
+from tests.fixtures.reporting_host import CAUSE, SILENT_SINCE, deployable, device, handle
 
 IMAGE = '11111111-1111-4111-8111-111111111111'
 OTHER_IMAGE = '99999999-9999-4999-8999-999999999999'
 ASKS_FOR_OTHER = {'resources:FPGA': '1', 'accel:bitstream_id': OTHER_IMAGE}
 OTHER_SERVER = '22222222-2222-4222-8222-222222222229'
 GROUP = {'resources:FPGA': '1', 'accel:bitstream_id': IMAGE}
+ADMIN = Scope(None, SILENT_SINCE)
 
 
 def gpu(**facts):
@@ -190,6 +195,123 @@ def test_no_image_is_loaded_into_a_region_that_is_not_there(programmed):
 def test_a_card_that_was_away_between_two_reports_has_lost_its_image(programmed):
     plan = programmed.report(card(part(content=OTHER)), returned=['fpga'])
     assert open_kinds(plan) == [TaskKind.PROGRAM]
+
+
+# -- hardware that never shows its content -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    'wanted',
+    [
+        {'accel:bitstream_id': IMAGE},
+        {'accel:bitstream_name': 'gzip'},
+        {'accel:function_name': 'compress'},
+    ],
+    ids=lambda wanted: next(iter(wanted)),
+)
+def test_an_image_that_may_be_lost_is_loaded_for_the_next_request(host, wanted):
+    # given a region with an image, which no request holds
+    host.report(card(part()))
+    facts = {'visibility': 'public', 'name': 'gzip', 'function_name': 'compress'}
+    end_tasks(host, bitstream_id=IMAGE, bitstream_facts=facts)
+    # when its host was off, and the report does not show what the region has
+    host.report(card(part()), is_first=True)
+    host.bind(host.request({'resources:FPGA': '1'} | wanted))
+    assert host.states() == ['BindStarted']
+    # then the image is loaded, whatever the region had
+    [task] = host.report(card(part())).tasks
+    assert (task.kind, task.loaded_image) == (TaskKind.PROGRAM, None)
+    host.finish(task, image_uuid=IMAGE, image_facts=facts)
+    assert host.states() == ['Bound']
+    # and once only
+    with transact(host.db, CAUSE) as unit:
+        arqs.unbind(unit, ADMIN, host.all(models.ExtArq.uuid))
+    host.report(card(part()))
+    host.bind(host.request({'resources:FPGA': '1'} | wanted), server=OTHER_SERVER)
+    assert host.states() == ['Unbound', 'Bound']
+
+
+def test_a_function_that_is_shown_is_not_loaded_again(host):
+    function = objects.Attribute(key='function_uuid', value=IMAGE)
+    host.report(card(part(attributes=[function])), is_first=True)
+    host.report(card(part(attributes=[function])), is_first=True)
+    host.bind(host.request({'resources:FPGA': '1', 'accel:function_id': IMAGE}))
+    assert host.states() == ['Bound']
+
+
+def test_the_image_in_the_flash_of_a_card_stays_known(host):
+    flash = deployable('card', is_programmable=True)
+    host.report(device('fpga', flash, part()))
+    end_tasks(host, bitstream_id=IMAGE)
+    host.report(device('fpga', flash, part()), is_first=True)
+    with host.db.writer() as session:
+        row = session.scalars(sa.select(models.Deployable)).first()
+        assert (row.name, row.may_have_lost_image) == ('card', False)
+
+
+def power_off(host, *rounds):
+    """Start a host again after a card was programmed that never shows its content; returns the
+    plan of the last report."""
+    host.report(card(part()), boot_id='first')
+    for number, devices in enumerate(rounds):
+        plan = host.report(*devices, is_first=number == 0, boot_id='second')
+    return plan
+
+
+BACK = {
+    'with its host': ([card(part())],),
+    'without its region at first': ([card()], [card(part())]),
+    'later than its host': ([], [card(part())]),
+    'not programmable at first': (
+        [card(deployable('part', 'a', parent_name='card'))],
+        [card(part())],
+    ),
+}
+
+
+@pytest.mark.parametrize('rounds', BACK.values(), ids=BACK)
+@pytest.mark.parametrize('group', [GROUP, None], ids=['asked for', 'loaded by an operator'])
+def test_an_image_that_is_never_shown_is_loaded_again_after_a_reboot(host, group, rounds):
+    host.report(card(part()), boot_id='first')
+    host.bind(host.request(group))
+    end_tasks(host, bitstream_id=IMAGE)
+    [task] = power_off(host, *rounds).tasks
+    assert (task.kind, task.image) == (TaskKind.PROGRAM, {'bitstream_id': IMAGE})
+    assert host.states() == ['Provisioning']
+    # and once only
+    host.finish(task, image_uuid=IMAGE)
+    assert host.states() == ['Bound']
+    assert open_kinds(host.report(card(part()), boot_id='second')) == []
+    assert open_kinds(host.report(card(part()), is_first=True, boot_id='second')) == []
+    assert open_kinds(host.report(card(part()), is_first=True, boot_id='third')) != []
+
+
+@pytest.mark.parametrize('before, after', [('first', 'first'), (None, 'first'), ('first', None)])
+def test_an_image_that_is_never_shown_is_not_loaded_under_a_server(host, before, after):
+    """Its agent was started again, or is of another release; its host may have run all the time."""
+    host.report(card(part()), boot_id=before)
+    host.bind(host.request(GROUP))
+    end_tasks(host, bitstream_id=IMAGE)
+    assert open_kinds(host.report(card(part()), is_first=True, boot_id=after)) == []
+    assert open_kinds(host.report(card(part()), boot_id=after)) == []
+    assert host.states() == ['Bound']
+
+
+def test_an_image_that_was_shown_is_not_lost_before_its_card_shows_another(programmed):
+    programmed.report(card(part(content=LOADED)), boot_id='first')
+    plan = programmed.report(card(part()), is_first=True, boot_id='second')
+    assert open_kinds(plan) == []
+    plan = programmed.report(card(part(content=LOADED)), boot_id='second')
+    assert open_kinds(plan) == []
+
+
+def test_an_image_that_nobody_holds_is_forgotten_after_a_reboot(host):
+    flash = deployable('card', is_programmable=True)
+    host.report(device('fpga', flash, part()), boot_id='first')
+    end_tasks(host, bitstream_id=IMAGE)
+    host.report(device('fpga', flash, part()), is_first=True, boot_id='second')
+    # the flash keeps its image without power
+    assert host.all(models.Deployable.bitstream_id) == [IMAGE, None]
 
 
 # -- an agent that ends while it loads an image ------------------------------------------------
