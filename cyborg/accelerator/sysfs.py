@@ -131,9 +131,12 @@ class Node:
     def children(self, pattern: str = '*') -> list['Node']:
         """Returns the entries that match the pattern, in the order of their names."""
         # not pathlib's glob, which hides errors of the agent itself, depending on its release
-        paths = [self.path]
-        for part in pattern.split('/'):
-            paths = [path / name for path in paths for name in _names(path, part)]
+        first, *rest = pattern.split('/')
+        paths = [self.path / name for name in _names(self.path, first)]
+        for part in rest:
+            directories = [path for path in paths if os.path.isdir(str(path))]
+            paths = [path / name for path in directories for name in _names(path, part)]
+        self.host.on_listed(paths)
         return [Node(path, self.host) for path in sorted(paths)]
 
     def link(self, name: str) -> 'Node | None':
@@ -184,6 +187,9 @@ class Sysfs(Node):
     def __truediv__(self, name: str) -> Node:
         return Node(self.path / name, self)
 
+    def on_listed(self, paths: Sequence[Path]) -> None:
+        """Called with the entries that ``children`` returns. An observer replaces this."""
+
     def run(self, *command: str) -> str:
         """Run a tool and return its output.
 
@@ -211,7 +217,7 @@ def raise_own(error: Exception) -> None:
         raise error
 
 
-def _exists(path: Path | str) -> bool:
+def _exists(path: Path) -> bool:
     try:
         os.stat(path)
     except (OSError, ValueError) as error:
@@ -220,10 +226,10 @@ def _exists(path: Path | str) -> bool:
     return True
 
 
-def _names(directory: Path | str, pattern: str) -> list[str]:
+def _names(directory: Path, pattern: str) -> list[str]:
     """Returns the names in a directory that match a pattern; none if it cannot be read."""
     if not set('*?[').intersection(pattern):
-        return [pattern] if _exists(f'{directory}/{pattern}') else []
+        return [pattern] if _exists(directory / pattern) else []
     try:
         with os.scandir(directory) as entries:
             return [each.name for each in entries if fnmatch.fnmatchcase(each.name, pattern)]
@@ -350,7 +356,7 @@ def _runs(group: int) -> bool:
         return any(
             _is_member(f'{PROC}/{process}/task/{thread}', group)
             for process in _names(PROC, '[0-9]*')
-            for thread in _names(f'{PROC}/{process}/task', '*')
+            for thread in _names(PROC / process / 'task', '*')
         )
     except OSError:
         return True  # not known at present
@@ -383,7 +389,7 @@ def opened(proc: Path, names: Collection[str]) -> dict[str, str]:
     """Returns those of the devices that are open in a process: name -> the program."""
     found: dict[str, str] = {}
     for process in _names(proc, '[0-9]*'):
-        for file in _names(f'{proc}/{process}/fd', '*'):
+        for file in _names(proc / process / 'fd', '*'):
             try:
                 name = os.readlink(f'{proc}/{process}/fd/{file}').rpartition('/dev/')[2]
                 if name in names:

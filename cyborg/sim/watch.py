@@ -2,7 +2,7 @@
 """Observes which files a driver accesses."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from cyborg.accelerator.sysfs import Sysfs
@@ -31,7 +31,12 @@ def watch(sysfs: Sysfs, on_access: OnAccess) -> Sysfs:
                 on_access(Path(str(found)), False)
                 yield found
 
+    def on_listed(paths: Sequence[Path]) -> None:
+        for path in paths:
+            on_access(Path(str(path)), False)
+
     seen = copy.copy(sysfs)
+    seen.on_listed = on_listed  # type: ignore[method-assign]
     seen.path = Watched(sysfs.path.resolve())
     seen.host = seen
     return seen
