@@ -211,6 +211,17 @@ def test_a_provider_that_an_option_names_is_adopted(cloud, placement):
     assert 'OWNER_CYBORG' in cloud.providers(HOST)[left.NAME]['traits']
 
 
+def start_divided_qat(cloud):
+    """Our agent starts on the host, and offers the four functions of the card together."""
+    cloud.host(
+        HOST,
+        SimHost,
+        cards=[{'model': '8086:37c8', 'at': QAT, 'vfs': 4}],
+        drivers=['fake_driver', 'intel_qat_driver'],
+    )
+    cloud.rest(HOST)
+
+
 def qat_by_functions(upstream, placement, count=4):
     """A QAT card as the upstream service has it: a provider for each virtual function."""
     device = upstream.add_device(made('qat'), QAT, type='QAT', vendor='8086')
@@ -234,13 +245,7 @@ def test_a_virtual_function_stays_with_its_server_and_its_provider_until_it_is_f
     placement.allocate(server, made('provider2'), 'CUSTOM_QAT', 1)
     before = placement.allocations([server, *SERVERS])
     take_over('--yes')
-    cloud.host(
-        HOST,
-        SimHost,
-        cards=[{'model': '8086:37c8', 'at': QAT, 'vfs': 4}],
-        drivers=['fake_driver', 'intel_qat_driver'],
-    )
-    cloud.rest(HOST)
+    start_divided_qat(cloud)
     assert cloud.get(f'/agents/{HOST}')['conflicts'] == {}
     providers = cloud.providers(HOST)
     # the server's function is where it was, the others are offered by their card
@@ -303,13 +308,7 @@ def test_a_function_that_moved_to_its_card_returns_with_a_server_of_the_upstream
 ):
     qat_by_functions(upstream, placement)
     take_over('--yes')
-    cloud.host(
-        HOST,
-        SimHost,
-        cards=[{'model': '8086:37c8', 'at': QAT, 'vfs': 4}],
-        drivers=['fake_driver', 'intel_qat_driver'],
-    )
-    cloud.rest(HOST)
+    start_divided_qat(cloud)
     assert cloud.providers(HOST)[f'{HOST}_{QAT}']['inventories']['CUSTOM_QAT']['total'] == 4
     # when the upstream service returns, and gives one function to a server
     [(number,)] = upstream.execute('SELECT id FROM attach_handles WHERE uuid = ?', made('handle2'))
