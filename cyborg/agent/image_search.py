@@ -29,6 +29,8 @@ NAMESPACE = 'accel:'
 DISKS = frozenset({'aki', 'ami', 'ari', 'iso', 'ploop', 'qcow2', 'vdi', 'vhd', 'vhdx', 'vmdk'})
 #: characters of a foreign text, and number of images, that an error shows
 SHOWN, NAMED = 64, 10
+#: images of other projects whose members are read in one search, with a call each
+MOST_SHARED = 100
 
 
 @dataclass(frozen=True)
@@ -69,15 +71,22 @@ class WantedImage:
 
 
 def find(glance: Glance, wanted: WantedImage) -> dict[str, Any]:
-    """Return the wanted image. Raises ImageRefused if there is none, or more than one."""
+    """Return the wanted image. Raises ImageRefused if there is none, or more than one.
+
+    Images that other projects share are searched only if neither a public image nor one of the
+    project itself matches: any user can create many of them, and each costs a call.
+    """
     if wanted.key == 'bitstream_id':
         return _by_id(glance, wanted)
     try:
         found = _by_property(glance, wanted)
     except errors.BadRequest as error:
         raise errors.ImageRefused(image=wanted.label, why=error.faultstring) from error
-    usable = [image for image in found if _is_offered(glance, image, wanted)]
-    fitting = _preferred([image for image in usable if not contradiction(image, wanted)], wanted)
+    usable = [image for image in found if _is_own_or_public(image, wanted)]
+    fitting = _matching(usable, wanted)
+    if not fitting:
+        usable += _accepted(glance, found, wanted)
+        fitting = _matching(usable, wanted)
     if not fitting and usable:
         raise errors.ImageRefused(
             image=wanted.label,
@@ -208,20 +217,41 @@ def _is_same(present: Any, wanted: str, is_id: bool) -> bool:
     return _plain(present) == _plain(wanted) if is_id else present == wanted
 
 
-def _is_offered(glance: Glance, image: Mapping[str, Any], wanted: WantedImage) -> bool:
-    """Return whether a project finds an image in its own list.
+def _is_own_or_public(image: Mapping[str, Any], wanted: WantedImage) -> bool:
+    return wanted.project_id is None or (
+        image.get('visibility') == 'public' or image.get('owner') == wanted.project_id
+    )
+
+
+def _accepted(
+    glance: Glance, images: Sequence[dict[str, Any]], wanted: WantedImage
+) -> list[dict[str, Any]]:
+    """Return the images of other projects that the project has accepted.
 
     Any user can create a community image, or share one with a project, under the name of another
     image. Such images are used only if the request has their id, or the project accepted them.
     """
-    if wanted.project_id is None or image.get('visibility') == 'public':
-        return True
-    if image.get('owner') == wanted.project_id:
-        return True
-    return (
-        image.get('visibility') == 'shared'
-        and glance.members(image['id'], wanted.request_id).get(wanted.project_id) == 'accepted'
-    )
+    shared = [
+        image
+        for image in images
+        if image.get('visibility') == 'shared' and not _is_own_or_public(image, wanted)
+    ]
+    if len(shared) > MOST_SHARED:
+        raise errors.ImageRefused(
+            image=wanted.label,
+            why=f'other projects share {len(shared)} images that match, more than are searched '
+            f'({MOST_SHARED}). Ask for one of them by bitstream_id.',
+        )
+    return [
+        image
+        for image in shared
+        if (wanted.project_id, 'accepted') in glance.members(image['id'], wanted.request_id).items()
+    ]
+
+
+def _matching(images: Sequence[dict[str, Any]], wanted: WantedImage) -> list[dict[str, Any]]:
+    """Return the images that do not contradict the deployable."""
+    return _preferred([image for image in images if not contradiction(image, wanted)], wanted)
 
 
 def _preferred(images: list[dict[str, Any]], wanted: WantedImage) -> list[dict[str, Any]]:

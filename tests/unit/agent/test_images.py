@@ -18,6 +18,7 @@ from oslo_config import cfg
 
 from cyborg import conf as options
 from cyborg import errors
+from cyborg.agent import image_search
 from cyborg.agent.bitstreams import Bitstreams, WantedImage
 from cyborg.clients.glance import Glance
 from cyborg.sim import glance as sim
@@ -219,6 +220,40 @@ def test_a_project_is_not_given_an_image_that_others_put_forward(
         assert 'owned by project mine' in refusal(made(), **wanted)
 
 
+def asked_for_members(glance):
+    return [path for path, _ in glance.requests if path.endswith('/members')]
+
+
+@pytest.mark.parametrize('facts', [{'visibility': 'public'}, {'owner': 'mine'}])
+def test_images_that_others_share_do_not_delay_or_replace_a_projects_own(made, glance, facts):
+    for _ in range(3):
+        theirs = glance.add(b'theirs', name='gzip', visibility='shared')
+        glance.members[theirs] = {'mine': 'accepted'}
+    name = glance.add(DATA, name='gzip', **facts)
+    wanted = {'image': {'bitstream_name': 'gzip'}, 'project_id': 'mine'}
+    assert fetch(made(), **wanted) == (name, DATA)
+    assert not asked_for_members(glance)
+
+
+def test_a_shared_image_is_found_beside_an_own_one_for_another_region(made, glance):
+    glance.add(b'mine', function_uuid=FUNCTION, region_uuid=str(uuid.uuid4()), owner='mine')
+    name = glance.add(DATA, function_uuid=FUNCTION, region_uuid=REGION, visibility='shared')
+    glance.members[name] = {'mine': 'accepted'}
+    wanted = {'image': {'function_id': FUNCTION}, 'region_types': [REGION], 'project_id': 'mine'}
+    assert fetch(made(), **wanted) == (name, DATA)
+
+
+def test_a_flood_of_shared_images_is_refused_without_a_call_for_each(made, glance, monkeypatch):
+    monkeypatch.setattr(image_search, 'MOST_SHARED', 2)
+    for _ in range(3):
+        glance.add(DATA, name='gzip', visibility='shared')
+    assert refusal(made(), image={'bitstream_name': 'gzip'}, project_id='mine') == (
+        'Image named gzip is not loaded: other projects share 3 images that match, more than are '
+        'searched (2). Ask for one of them by bitstream_id.'
+    )
+    assert not asked_for_members(glance)
+
+
 def test_a_foreign_image_is_refused_by_its_id_too(made, glance):
     name = glance.add(DATA, status='deactivated')
     assert refusal(made(), **by_id(name), project_id='mine') == (
@@ -356,6 +391,7 @@ FULL = """\
 import errno, os, pathlib, subprocess, sys
 from oslo_config import cfg
 from cyborg import conf as options, errors
+from cyborg.agent import image_search
 from cyborg.agent.bitstreams import Bitstreams, WantedImage
 from cyborg.clients.glance import Glance
 file, name, other = sys.argv[1:]
@@ -517,6 +553,7 @@ KILLED = """\
 import os, signal, sys
 from oslo_config import cfg
 from cyborg import conf as options
+from cyborg.agent import image_search
 from cyborg.agent.bitstreams import Bitstreams, WantedImage
 from cyborg.clients.glance import Glance
 conf = cfg.ConfigOpts()
