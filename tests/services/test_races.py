@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from cyborg import errors, objects
 from cyborg.conductor import forget
-from cyborg.conductor.engine import arqs, inventory, quarantine
+from cyborg.conductor.engine import arqs, inventory, lost_images, quarantine
 from cyborg.conductor.engine.limits import UNLIMITED
 from cyborg.conductor.engine.results import Results
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
@@ -19,7 +19,9 @@ from cyborg.db.sqlalchemy import agents, clock, engine, migration, models
 from cyborg.db.sqlalchemy import arqs as arqs_db
 from cyborg.db.sqlalchemy.history import Cause
 from cyborg.objects.arq_states import State
+from tests.fixtures import reporting_host
 from tests.fixtures.cloud import another_database
+from tests.fixtures.reporting_host import Host, deployable, device
 from tools import services
 
 EVERYBODY = arqs_db.Scope(project_id=None, silent_since=clock.now())
@@ -237,6 +239,36 @@ def waits_for_region(statement):
         and 'FOR UPDATE' in statement
         and 'FOR UPDATE OF' not in statement
     )
+
+
+@pytest.mark.parametrize('loaded', [{'function': 'x'}, {}], ids=['shown', 'never shown'])
+def test_an_image_that_is_lost_while_a_bind_finds_it_is_loaded_again(db, monkeypatch, loaded):
+    def region(content):
+        part = deployable('part', 'a', parent_name='card', is_programmable=True, content=content)
+        return device('fpga', deployable('card'), part)
+
+    image = str(uuid.uuid4())
+    group = {'resources:FPGA': '1', 'accel:bitstream_id': image}
+    host = Host(db)
+    host.report(region({}), boot_id='first')
+    host.bind(host.request(group))
+    [program] = host.report(region({}), boot_id='first').tasks
+    host.finish(program, image_uuid=image, content=loaded, image_facts={'visibility': 'public'})
+    host.report(region(loaded), boot_id='first')
+    with db.writer() as session, UnitOfWork(session, Cause('test')) as unit:
+        arqs.delete_of_instance(unit, reporting_host.SERVER)
+    # given a report that shows the loss and has read its rows, when another conductor binds
+    suspect = lost_images.LostImages.suspect
+
+    def bind_first(*arguments):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(host.bind, host.request(group)).result(20)
+        suspect(*arguments)
+
+    monkeypatch.setattr(lost_images.LostImages, 'suspect', staticmethod(bind_first))
+    plan = host.report(region({'function': 'y'} if loaded else {}), boot_id='second', is_first=True)
+    assert [task.kind for task in plan.tasks] == ['program']
+    assert host.states() == ['Provisioning']
 
 
 def test_a_failure_of_a_request_that_goes_meanwhile_is_no_failure(db, card):

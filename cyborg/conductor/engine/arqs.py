@@ -402,6 +402,7 @@ def fail_overdue(unit: UnitOfWork) -> None:
         error = tasks_db.last_error(unit.session, [row.uuid for row in late])
         why = f' Its last attempt failed: {error}' if error else ''
         fail(unit, late, f'Host {late[0].hostname} did not prepare the device in time.{why}')
+        _complete_rest(unit, [rows], late)
 
 
 # -- unbind and delete -----------------------------------------------------------------------
@@ -411,7 +412,9 @@ def unbind(unit: UnitOfWork, scope: arqs.Scope, uuids: Collection[str]) -> None:
     """Unbind requests; one that is unbound already stays so."""
     rows = arqs.by_uuids(unit.session, scope, uuids)
     arqs.require_all(rows, uuids)
+    servers = _servers_that_wait(unit, rows)
     unbind_rows(unit, rows)
+    _complete_rest(unit, servers, rows)
 
 
 def unbind_rows(unit: UnitOfWork, rows: Sequence[Arq], reason: str | None = None) -> None:
@@ -428,8 +431,29 @@ def delete(
     rows = arqs.by_uuids(unit.session, scope, uuids)
     if not even_bound and any(row.instance_uuid and row.state != State.BIND_FAILED for row in rows):
         raise errors.ServiceTokenRequired(action='Deleting a bound accelerator request')
+    servers = _servers_that_wait(unit, rows)
     delete_rows(unit, rows)
+    _complete_rest(unit, servers, rows)
     return sorted(set(uuids) - {row.uuid for row in rows})
+
+
+def _servers_that_wait(unit: UnitOfWork, rows: Sequence[Arq]) -> list[list[Arq]]:
+    """Returns all requests of servers whose bind is in progress, by server, for those of ``rows``
+    that take part in it."""
+    starting = [row.uuid for row in rows if row.state == State.BIND_STARTED]
+    return by_server(unit, starting) if starting else []
+
+
+def _complete_rest(
+    unit: UnitOfWork, servers: Iterable[Sequence[Arq]], ended: Collection[Arq]
+) -> None:
+    """Make the other requests of servers Bound if they only waited for those that have ended."""
+    for rows in servers:
+        rest = [row for row in rows if row not in ended and row.state == State.BIND_STARTED]
+        if rest:
+            unit.session.flush()
+            handles = attach_handles.held_by_any(unit.session, [row.id for row in rest])
+            complete(unit, rest, handles)
 
 
 def delete_of_instance(unit: UnitOfWork, instance_uuid: str, hostname: str | None = None) -> int:

@@ -81,6 +81,11 @@ def of_status(session: Session, row: Device) -> Change:
     )
 
 
+def of_failure(session: Session, row: Device) -> Change:
+    """Returns the change of a device that has a fault before its host reports it."""
+    return _change(Kind.FAILED, row, arqs.servers_on_device(session, row.id))
+
+
 def _change(kind: Kind, row: Device, servers: Collection[str]) -> Change:
     facts = {name: getattr(row, name) for name in FACTS} | {'instance_uuids': sorted(servers)}
     level = log.WARNING if kind is Kind.FAILED else log.INFO

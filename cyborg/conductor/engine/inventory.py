@@ -12,12 +12,13 @@ from oslo_log import log
 
 from cyborg import objects
 from cyborg.conductor.engine import device_events, imported, iommu_groups
-from cyborg.conductor.engine.lost_images import Emptied, LostImages
+from cyborg.conductor.engine.lost_images import Emptied
+from cyborg.conductor.engine.open_tasks import Opened
 from cyborg.conductor.engine.tasks import region_of
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
 from cyborg.db.sqlalchemy import attach_handles, attributes, devices, models, tasks
 from cyborg.db.sqlalchemy.engine import TRANSIENT, Session
-from cyborg.objects import TaskKind, Withheld
+from cyborg.objects import Withheld
 
 LOG = log.getLogger(__name__)
 
@@ -46,27 +47,6 @@ NOT_STORED = (
     'conductor: the device keeps its last state and is not offered.'
 )
 HANDLE_FACTS = ('type', 'info', 'is_host_prepared', 'cleaning')
-
-
-class Opened:
-    """The open tasks of a host that its inventory depends on."""
-
-    def __init__(self, opened: Iterable[tasks.Open]) -> None:
-        opened = list(opened)
-        #: deployables, by uuid, into which an image is being loaded
-        self.programmed = {task.deployable_uuid for task in opened if task.kind == TaskKind.PROGRAM}
-        #: deployables that may have lost their image
-        self.images = LostImages()
-        #: handles, by uuid, that the host failed to release or to clean
-        self.failed = {
-            task.handle_uuid for task in opened if task.attempts and task.kind in tasks.HAND_BACK
-        }
-
-    def is_programming(self, row: Deployable) -> bool:
-        """Returns whether an image is being loaded into this deployable or one above it."""
-        return row.uuid in self.programmed or (
-            row.parent is not None and self.is_programming(row.parent)
-        )
 
 
 def reconcile(
@@ -156,7 +136,7 @@ def _take_in(
         row = rows[device.key] = Device(hostname=device.hostname, key=device.key)
         session.add(row)
     was_divided = past is not None and (past.vendor, past.model) == (device.vendor, device.model)
-    _update_device(row, device, report, was_divided, opened)
+    _update_device(session, row, device, report, was_divided, opened)
     if past is not None and _has_handles(row):  # the card is offered again, in its present form
         session.delete(past)
 
@@ -229,7 +209,12 @@ def _facts(source: objects.CyborgObject, names: Iterable[str]) -> dict[str, obje
 
 
 def _update_device(
-    row: Device, device: objects.Device, report: objects.Report, was_divided: bool, opened: Opened
+    session: Session,
+    row: Device,
+    device: objects.Device,
+    report: objects.Report,
+    was_divided: bool,
+    opened: Opened,
 ) -> None:
     _set(row, is_missing=False, **_facts(device, DEVICE_FACTS))
     paths = [(path.type, path.info) for path in device.control_paths]
@@ -240,7 +225,7 @@ def _update_device(
         return
     named = _update_deployables(row, device, report, opened)
     present = set(named)
-    _withhold_programming(row, opened)
+    opened.withhold_new(session, row)
     gone = [part for part in row.deployables if part not in present]
     kept = _with_parents([*named, *(part for part in gone if _remove(part, opened))])
     for part in gone:
@@ -299,15 +284,6 @@ def _forget_new_functions(
     for part in row.deployables:
         if (region_of(part) or part) in changed:
             attributes.forget_functions(part, known.get(part.name, ()))
-
-
-def _withhold_programming(row: Device, opened: Opened) -> None:
-    """Withhold new handles that appeared while their deployable is being programmed."""
-    for part in row.deployables:
-        if opened.is_programming(part):
-            for handle in part.attach_handles:
-                if handle.is_unused:
-                    handle.withheld = Withheld.PROGRAMMING
 
 
 def _withhold_doubles(row: Device) -> None:

@@ -11,10 +11,12 @@ from collections.abc import Collection, Iterable, Iterator
 
 from cyborg import objects
 from cyborg.conductor.engine.tasks import region_of
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import attach_handles, models
 
 Device = models.Device
 Deployable = models.Deployable
+#: the key of the function in the content of a deployable
+FUNCTION = 'function'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,10 +24,14 @@ class Emptied:
     """A programmable deployable of which requests hold a part, and whose image is not known."""
 
     part: Deployable
+    #: the same and, if it is a region, the functions in it
+    parts: tuple[Deployable, ...]
     #: the requests, by row, that hold it or a function of it
     holders: frozenset[int]
     #: whether its card may have lost power since the content was last seen
     may_have_lost_image: bool
+    #: whether the report shows its function. A driver cannot read it while a guest uses the device.
+    is_function_shown: bool
     #: the image that it had until then
     lost_image: str | None
 
@@ -38,6 +44,8 @@ class LostImages:
         self._suspected: set[str] = set()
         #: deployable, by uuid -> the image that it has lost with its power
         self._lost: dict[str, str] = {}
+        #: deployables, by uuid, whose functions the report shows
+        self._shown: set[str] = set()
 
     @staticmethod
     def suspect(
@@ -76,6 +84,8 @@ class LostImages:
         if row.may_have_lost_image:
             self._suspected.add(row.uuid)
         content = deployable.given('content', {})
+        if FUNCTION in content:
+            self._shown.add(row.uuid)
         if deployable.bitstream_id:
             row.bitstream_id, row.bitstream_content = deployable.bitstream_id, content
             row.may_have_lost_image = False
@@ -83,8 +93,10 @@ class LostImages:
             self._judge(row, content)
         elif row.is_programmable and not is_programming and not row.bitstream_content:
             self._judge_unseen(row, boot_id)
-        if row.is_programmable and (row.boot_id is None or not row.may_have_lost_image):
-            row.boot_id = boot_id or row.boot_id
+        if row.is_programmable and not row.may_have_lost_image:
+            row.boot_id = boot_id  # None from an agent of the previous release
+        elif row.is_programmable:
+            row.boot_id = row.boot_id or boot_id
 
     def _judge(self, row: Deployable, content: dict[str, str]) -> None:
         known = row.bitstream_content or {}
@@ -97,6 +109,8 @@ class LostImages:
                 return  # what is not shown yet may be lost
         elif row.bitstream_id:
             self._note_loss(row)
+        elif FUNCTION not in content:
+            return  # a function that is part of the card may be lost, too
         row.may_have_lost_image = False
 
     def _judge_unseen(self, row: Deployable, boot_id: str | None) -> None:
@@ -117,6 +131,11 @@ class LostImages:
                 if device.is_missing or not part.is_programmable or part.bitstream_id is not None:
                     continue
                 within = [each for each in device.deployables if region_of(each) is part]
+                if part.uuid in self._lost:
+                    # a bind that found the image there may have taken a handle since it was read
+                    attach_handles.lock(
+                        [handle for each in within for handle in each.attach_handles]
+                    )
                 holders = frozenset(
                     handle.arq_id
                     for each in within
@@ -126,7 +145,12 @@ class LostImages:
                 # another service has loaded the image of an imported one, and its server runs
                 if holders and not any(each.is_imported for each in within):
                     yield Emptied(
-                        part, holders, part.uuid in self._suspected, self._lost.get(part.uuid)
+                        part,
+                        tuple(within),
+                        holders,
+                        may_have_lost_image=part.uuid in self._suspected,
+                        is_function_shown=part.uuid in self._shown,
+                        lost_image=self._lost.get(part.uuid),
                     )
 
 

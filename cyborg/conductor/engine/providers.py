@@ -4,7 +4,7 @@
 from collections.abc import Iterable
 
 from cyborg import objects
-from cyborg.conductor.engine.inventory import Opened
+from cyborg.conductor.engine.open_tasks import Opened
 from cyborg.conductor.engine.tasks import region_of
 from cyborg.db.sqlalchemy import models, tasks
 from cyborg.db.sqlalchemy.engine import Session

@@ -41,13 +41,13 @@ def program_again(unit: UnitOfWork, emptied: Iterable[Emptied]) -> None:
                 row
                 for row in rows
                 if tasks.image_of(row.group)
-                and (each.may_have_lost_image or row.state == State.PROVISIONING)
+                and (row.state == State.PROVISIONING or _may_lack_image(each, row))
             ),
             None,
         )
         if arq is not None:
             image = tasks.image_of(arq.group)
-            if tasks.is_loaded(each.part, image, arq.project_id):
+            if any(tasks.is_loaded(part, image, arq.project_id) for part in each.parts):
                 continue
         elif each.lost_image is not None:
             image = {'bitstream_id': each.lost_image}
@@ -57,6 +57,15 @@ def program_again(unit: UnitOfWork, emptied: Iterable[Emptied]) -> None:
             continue
         if _restore_image(unit, each, image, arq) or arq is not None:
             arqs.move(unit, [row for row in rows if row.state == State.BOUND], Event.PROVISION)
+
+
+def _may_lack_image(emptied: Emptied, arq: Arq) -> bool:
+    """Returns whether a Bound request may have lost its image. A function that was in the card
+    when the request was bound counts as there until a report shows another one."""
+    is_known = emptied.is_function_shown or emptied.lost_image is not None
+    return emptied.may_have_lost_image and (
+        is_known or tasks.image_of(arq.group).keys() != {'function_id'}
+    )
 
 
 def _restore_image(

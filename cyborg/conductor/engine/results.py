@@ -5,7 +5,7 @@ import datetime
 from collections.abc import Collection, Sequence
 
 from cyborg import objects
-from cyborg.conductor.engine import arqs, changes, tasks
+from cyborg.conductor.engine import arqs, changes, device_events, tasks
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
 from cyborg.db.sqlalchemy import agents, attach_handles, attributes, clock, deployables, models
 from cyborg.db.sqlalchemy import arqs as arqs_db
@@ -17,6 +17,9 @@ from cyborg.objects.tasks import BLANK
 Arq = models.ExtArq
 Handle = models.AttachHandle
 Task = models.Task
+
+#: the fault of a card until the report that follows: a tool that hangs may still write to it
+LOAD_FAILED = 'An image could not be loaded into it, and its host has not reported it since.'
 
 
 class Results:
@@ -155,7 +158,7 @@ class Results:
                 continue
             self._note_blank(handle.deployable, result)
             if result.error is None:
-                if task.attempts or handle.is_missing:  # the inventory in Placement changes
+                if task.attempts or tasks.changes_inventory(handle):
                     self._unit.hosts_to_wake.add(self._hostname)
                 self._close(task, TaskState.DONE, result)
                 self._note_hand_back(task)
@@ -239,6 +242,10 @@ class Results:
             if part is None:
                 self._close(task, TaskState.CANCELLED, result)
                 continue
+            if result.error is None and not result.is_touched and part.may_have_lost_image:
+                # the host found the image loaded before its card was removed
+                again.append(task.uuid)
+                continue
             self._note_content(part, result)
             waiting = self._waiting(part)
             if result.error is not None and self._loads_again(task, result, waiting):
@@ -261,6 +268,7 @@ class Results:
             part.bitstream_id = part.bitstream_facts = None
         if result.is_touched:
             part.may_have_lost_image = False
+            part.boot_id = None  # the next report has the boot in which it was loaded
             part.bitstream_content = result.content or None
             for each in _functions_of(part):
                 attributes.forget_functions(each, result.content.get('function', '').split())
@@ -288,9 +296,15 @@ class Results:
         self, part: models.Deployable, result: objects.TaskResult, waiting: Sequence[Arq]
     ) -> None:
         session = self._unit.session
+        if result.error is not None and result.is_touched:
+            part.device.fault = LOAD_FAILED
+            self._unit.note(device_events.of_failure(session, part.device))
         session.flush()
+        ids = deployables.at_and_below(session, part)
+        # a request that ended meanwhile leaves a clean-up, which may blank the region
+        is_cleaned = not tasks_db.are_being_cleaned(session, ids)
         attach_handles.give_back(
-            session, deployables.at_and_below(session, part), Withheld.PROGRAMMING
+            session, ids, Withheld.PROGRAMMING, None if is_cleaned else Withheld.CLEANING
         )
         servers = arqs.by_server(self._unit, [row.uuid for row in waiting])
         if result.error is not None:

@@ -123,10 +123,20 @@ def hand_back(unit: UnitOfWork, held: Sequence[tuple[Arq, Handle]]) -> None:
         else:
             _assign(unit, task, handle, arq)
     for handle in by_reason.get(None, ()):
-        device = handle.deployable.device
-        if handle.is_missing or device.fault or device.status != objects.DeviceStatus.ENABLED:
-            # other handles of the same card or IOMMU group may become available
-            unit.hosts_to_wake.add(device.hostname)
+        if changes_inventory(handle):
+            unit.hosts_to_wake.add(handle.deployable.device.hostname)
+
+
+def changes_inventory(handle: Handle) -> bool:
+    """Returns whether more than this handle may be available when it is given back: other handles
+    of its card or IOMMU group, or its region, into which an image has to be loaded again."""
+    device = handle.deployable.device
+    return bool(
+        handle.is_missing
+        or device.fault
+        or device.status != objects.DeviceStatus.ENABLED
+        or region_of(handle.deployable) is not None
+    )
 
 
 def _after(arq: Arq, handle: Handle) -> list[TaskKind]:

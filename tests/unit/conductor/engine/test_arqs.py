@@ -2,11 +2,14 @@
 """Requests take handles, all of them or none."""
 
 import pytest
+import sqlalchemy as sa
 
 from cyborg import errors
 from cyborg.conductor.engine import arqs
+from cyborg.conductor.engine.unit_of_work import transact
 from cyborg.db.sqlalchemy import models
-from tests.fixtures.reporting_host import SERVER, deployable, device, handle
+from cyborg.db.sqlalchemy.arqs import Scope
+from tests.fixtures.reporting_host import CAUSE, SERVER, SILENT_SINCE, deployable, device, handle
 
 OTHER_SERVER = '33333333-3333-4333-8333-333333333333'
 
@@ -113,3 +116,43 @@ def test_each_step_of_a_request_is_in_its_history(host, card):
     host.bind(host.request())
     assert host.all(models.ArqTransition.to_state) == ['Initial', 'Bound']
     assert host.all(models.ArqTransition.request_id) == ['req-1', 'req-1']
+
+
+def delete(unit, uuid):
+    arqs.delete(unit, Scope(None, SILENT_SINCE), [uuid], even_bound=True)
+
+
+def unbind(unit, uuid):
+    arqs.unbind(unit, Scope(None, SILENT_SINCE), [uuid])
+
+
+def fail_overdue(unit, uuid):
+    unit.session.execute(
+        sa.update(models.ExtArq)
+        .where(models.ExtArq.uuid == uuid)
+        .values(bind_deadline=SILENT_SINCE)
+    )
+    arqs.fail_overdue(unit)
+
+
+@pytest.mark.parametrize(
+    ('end', 'states'),
+    [
+        (delete, ['Bound']),
+        (unbind, ['Bound', 'Unbound']),
+        (fail_overdue, ['Bound', 'BindFailed']),
+    ],
+)
+def test_a_request_does_not_wait_for_another_of_its_server_that_has_ended(host, end, states):
+    # given two requests of a server, one of which is prepared
+    keys = [handle(key, is_host_prepared=True) for key in 'ab']
+    host.report(device('card', deployable('part', *keys)))
+    one, two = host.request(), host.request()
+    [first] = host.bind(one).tasks['compute1']
+    host.bind(two, idle=())
+    host.finish(first)
+    assert host.states() == ['BindStarted', 'BindStarted']
+    # when the other ends
+    with transact(host.db, CAUSE) as unit:
+        end(unit, two)
+    assert host.states() == states

@@ -6,12 +6,14 @@ import sqlalchemy as sa
 
 from cyborg import errors, objects
 from cyborg.conductor.engine import arqs, tasks
+from cyborg.conductor.engine.results import Results
 from cyborg.conductor.engine.unit_of_work import transact
 from cyborg.db.sqlalchemy import models
 from cyborg.db.sqlalchemy.arqs import Scope
 from cyborg.objects import TaskKind, TaskState, Withheld
 from tests.fixtures.reporting_host import (
     CAUSE,
+    MOST_ATTEMPTS,
     NAME,
     SERVER,
     SILENT_SINCE,
@@ -206,6 +208,146 @@ def test_a_region_is_cleaned_after_the_last_image_that_may_come(host, end):
     host.finish(clean, steps=[objects.Step(name='blank', seconds=1.0)])
     assert host.all(models.AttachHandle.withheld) == [None]
     assert host.report(region()).tasks == []
+
+
+def finish(host, task, error=None, **facts):
+    """Apply the result of a task; returns the unit of work."""
+    result = objects.TaskResult(
+        task_uuid=task.uuid,
+        kind=task.kind,
+        generation=task.generation,
+        handle_uuid=task.handle.uuid if task.handle else None,
+        error=error,
+        **facts,
+    )
+    with transact(host.db, CAUSE) as unit:
+        Results(unit, NAME, [result], MOST_ATTEMPTS).take()
+    return unit
+
+
+@pytest.mark.parametrize(
+    'facts',
+    [
+        {'image_uuid': IMAGE, 'image_facts': {'visibility': 'public'}},
+        {'error': 'Nobody waits for it.', 'is_touched': False, 'can_retry': False},
+    ],
+    ids=['loaded', 'not loaded'],
+)
+def test_no_part_of_a_region_is_offered_before_all_of_it_is_clean(host, facts):
+    # given a region with two handles; its image is loaded for a request that has ended
+    handles = [handle(key, cleaning='full') for key in 'ab']
+    both = device(
+        'fpga',
+        deployable('card'),
+        deployable('part', *handles, parent_name='card', is_programmable=True),
+    )
+    host.report(both)
+    host.bind(host.request(GROUP))
+    [program] = host.report(both).tasks
+    delete_all(host)
+    # when the host has ended the load, the region is still to be blanked
+    finish(host, program, **facts)
+    assert host.all(models.AttachHandle.withheld) == ['cleaning', 'cleaning']
+    [clean] = host.report(both).tasks
+    assert (clean.kind, clean.is_alone) == (TaskKind.CLEAN, True)
+    with pytest.raises(errors.HandleNotClean):
+        host.bind(host.request())
+    # then all of it is offered
+    host.finish(clean, steps=[objects.Step(name='blank', seconds=1.0)])
+    assert host.all(models.AttachHandle.withheld) == [None, None]
+
+
+def blanked():
+    """The region of ``shared`` after it was blanked: it has a handle of its own."""
+    return device(
+        'fpga',
+        deployable('card'),
+        deployable(
+            'region', handle('pf', cleaning='full'), parent_name='card', is_programmable=True
+        ),
+    )
+
+
+def shared():
+    handles = [handle(key, cleaning='full') for key in ('vf1', 'vf2')]
+    return device(
+        'fpga',
+        deployable('card'),
+        deployable('region', parent_name='card', is_programmable=True, resource_class=None),
+        deployable('function', *handles, parent_name='region'),
+    )
+
+
+def test_a_handle_that_appears_in_a_region_waits_until_all_of_it_is_clean(host):
+    # given a region of which two parts are handed back, and the first clean-up blanks it
+    host.report(shared())
+    host.bind(host.request(), host.request(), provider='function')
+    delete_all(host)
+    first, second = host.report(shared()).tasks
+    blank = [objects.Step(name='blank', seconds=1.0)]
+    host.finish(first, steps=blank)
+    # when the empty region is reported, the second is still to come
+    host.report(blanked())
+    with pytest.raises(errors.HandleNotClean):
+        host.bind(host.request(), provider='region')
+    host.finish(second, steps=blank)
+    host.bind(host.request(), provider='region')
+    assert host.states() == ['Initial', 'Bound']
+
+
+def test_a_server_that_waits_for_its_image_does_not_wait_for_a_timer_after_a_clean_up(host):
+    # given a region that lost its image while one of its parts was being cleaned
+    handles = [handle(key, cleaning='reset') for key in 'ab']
+    loaded, lost = (
+        device(
+            'fpga',
+            deployable('card'),
+            deployable('part', *handles, parent_name='card', is_programmable=True, content=content),
+        )
+        for content in (LOADED, LOST)
+    )
+    host.report(lost)
+    host.bind(host.request(GROUP))
+    [program] = host.report(lost).tasks
+    finish(host, program, image_uuid=IMAGE, content=LOADED, image_facts={'visibility': 'public'})
+    host.report(loaded)
+    other = '33333333-3333-4333-8333-333333333333'
+    host.bind(host.request(GROUP), server=other)
+    with transact(host.db, CAUSE) as unit:
+        arqs.delete_of_instance(unit, other)
+    [clean] = host.report(lost, is_first=True).tasks
+    assert (host.states(), clean.kind) == (['Provisioning'], TaskKind.CLEAN)
+    # when that has ended, its host reports at once, and gets the task
+    assert finish(host, clean).hosts_to_wake == {NAME}
+    assert [task.kind for task in host.report(lost).tasks] == [TaskKind.PROGRAM]
+
+
+def test_an_image_that_was_found_before_its_card_was_removed_is_loaded(host):
+    # given a host that finds the image of a task in the region, and whose card is pulled
+    host.report(region())
+    host.bind(host.request(GROUP))
+    [program] = host.report(region()).tasks
+    host.report(region(), returned=['fpga'])
+    # when its result comes after the report
+    [again] = host.finish(program, image_uuid=IMAGE, is_touched=False)
+    assert (again.uuid, again.loaded_image) == (program.uuid, None)
+    assert host.states() == ['BindStarted']
+    load(host, again)
+    assert host.states() == ['Bound']
+
+
+def test_a_region_is_offered_after_a_failed_load_when_its_host_has_reported_it(host):
+    # given a tool that failed, and may still be writing
+    host.report(region())
+    host.bind(host.request(GROUP))
+    [program] = host.report(region()).tasks
+    host.finish(program, 'fpgaconf was killed, but is still there.', can_retry=False)
+    assert host.states() == ['BindFailed']
+    with pytest.raises(errors.Conflict, match='could not be loaded'):
+        host.bind(host.request())
+    host.report(region())
+    host.bind(host.request())
+    assert host.states()[-1] == 'Bound'
 
 
 def test_a_function_is_cleaned_after_the_image_that_is_loaded_into_its_region(host):

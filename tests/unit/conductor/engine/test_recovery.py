@@ -314,6 +314,77 @@ def test_an_image_that_nobody_holds_is_forgotten_after_a_reboot(host):
     assert host.all(models.Deployable.bitstream_id) == [IMAGE, None]
 
 
+def test_an_image_is_not_lost_in_the_boot_in_which_it_was_loaded(host):
+    host.report(card(part()), boot_id='first', is_first=True)
+    host.bind(host.request(GROUP))
+    # given a host that starts again before it has loaded the image
+    [task] = host.report(card(part()), boot_id='second', is_first=True).tasks
+    host.finish(task, image_uuid=IMAGE)
+    # when its agent is restarted before its next report
+    assert open_kinds(host.report(card(part()), boot_id='second', is_first=True)) == []
+    assert host.states() == ['Bound']
+
+
+def test_the_boot_of_a_report_of_the_previous_release_is_not_known(host):
+    host.report(card(part()), boot_id='first', is_first=True)
+    # given an agent of the previous release, after a start of the host
+    host.report(card(part()), is_first=True)
+    host.bind(host.request(GROUP))
+    [task] = host.report(card(part())).tasks
+    host.finish(task, image_uuid=IMAGE)
+    host.report(card(part()))
+    # when it is upgraded
+    assert open_kinds(host.report(card(part()), boot_id='second', is_first=True)) == []
+    assert host.states() == ['Bound']
+
+
+# -- functions that no image of Glance has brought ----------------------------------------------
+
+FUNCTION_ID = '44444444-4444-4444-8444-444444444444'
+ASKS_FOR_FUNCTION = {'resources:FPGA': '1', 'accel:function_id': FUNCTION_ID}
+
+
+def with_function(*values, **facts):
+    """A region that shows these functions."""
+    return part(
+        attributes=[objects.Attribute(key='function_uuid', value=each) for each in values],
+        content={'function': ' '.join(values)} if values else {},
+        **facts,
+    )
+
+
+def test_a_function_that_cannot_be_read_while_a_guest_uses_it_is_not_lost(host):
+    host.report(card(with_function(FUNCTION_ID)), is_first=True, boot_id='first')
+    host.bind(host.request(ASKS_FOR_FUNCTION))
+    for content in ({}, {'shell': 's'}):
+        hidden = card(part(content=content))
+        assert open_kinds(host.report(hidden, boot_id='first')) == []
+        assert open_kinds(host.report(hidden, is_first=True, boot_id='first')) == []
+        assert host.states() == ['Bound']
+    # when it shows that another has replaced it, it is loaded
+    [task] = host.report(card(with_function(IMAGE)), boot_id='first').tasks
+    assert task.image == {'function_id': FUNCTION_ID}
+    assert host.states() == ['Provisioning']
+
+
+def test_a_function_that_is_shown_below_its_region_is_not_lost(host):
+    shared = device(
+        'fpga',
+        deployable('card'),
+        deployable('region', parent_name='card', is_programmable=True, content={'function': 'x'}),
+        deployable(
+            'part',
+            'a',
+            parent_name='region',
+            attributes=[objects.Attribute(key='function_uuid', value=FUNCTION_ID)],
+        ),
+    )
+    host.report(shared, is_first=True)
+    host.bind(host.request(ASKS_FOR_FUNCTION))
+    assert open_kinds(host.report(shared, is_first=True)) == []
+    assert host.states() == ['Bound']
+
+
 # -- an agent that ends while it loads an image ------------------------------------------------
 
 
