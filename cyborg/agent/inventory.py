@@ -81,6 +81,8 @@ class Inventory:
         self._failures = 0
         #: addresses of PCI functions that were removed, and of which no report has told
         self._removed: set[str] = set()
+        #: key of a card that was found last -> the name of its driver
+        self._cards: dict[str, str] = {}
         #: provider name -> its reserved count in the last round
         self._reserved: dict[str, int] = {}
         #: set when a round has published what the drivers found
@@ -173,6 +175,8 @@ class Inventory:
         asker.update_store()  # Placement's client reads it from there
         try:
             report = self._discover(removed)
+            # before the report: its answer and later results must not rely on lost images
+            self._worker.note_removed({*report.returned, *self._gone(report)})
             if report.digest != self._digest or must_report or report.returned:
                 self._send_report(asker, report)
             removed = self._untold(removed, report)
@@ -229,6 +233,15 @@ class Inventory:
                 if prepared.get(handle) == generation and handle not in in_flux
             },
         )
+
+    def _gone(self, report: objects.Report) -> set[str]:
+        """Returns the keys of the cards that were found before and are not there any more."""
+        is_ok = {state.name: state.status == objects.DriverStatus.OK for state in report.drivers}
+        present = {device.key: device.driver_name for device in report.devices}
+        absent = {key: name for key, name in self._cards.items() if key not in present}
+        # the cards of a driver that fails keep their last state
+        self._cards = present | {key: name for key, name in absent.items() if not is_ok[name]}
+        return absent.keys() - self._cards.keys()
 
     def _untold(self, removed: set[str], report: objects.Report) -> set[str]:
         """Returns the removals of which the report has not told. They are kept while a driver

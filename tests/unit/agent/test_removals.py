@@ -77,3 +77,32 @@ def test_a_removal_is_kept_while_a_driver_fails(inventory, reports, monkeypatch)
     assert reports[0].drivers[0].status == objects.DriverStatus.FAILED
     inventory.sync()
     assert [len(report.returned) for report in reports] == [0, 1]
+
+
+def noted(inventory):
+    """The cards that each round noted as removed."""
+    return [set(call.args[0]) for call in inventory._worker.note_removed.call_args_list]
+
+
+def test_the_worker_knows_of_a_removal_before_the_report_is_sent(inventory, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        inventory, '_send_report', lambda asker, report: seen.append(noted(inventory))
+    )
+    inventory.note_removal(ADDRESS)
+    inventory.sync()
+    assert seen == [[{ADDRESS}]]
+
+
+def test_the_worker_knows_of_a_card_that_is_gone_unless_its_driver_failed(
+    inventory, reports, monkeypatch
+):
+    [guard] = inventory._guards
+    inventory.sync()
+    with monkeypatch.context() as patch:
+        patch.setattr(guard, 'discover', mock.Mock(side_effect=errors.Unavailable('no')))
+        inventory.sync()
+        patch.setattr(guard, 'discover', list)
+        inventory.sync()
+    inventory.sync()
+    assert noted(inventory) == [set(), set(), {ADDRESS}, set()]
