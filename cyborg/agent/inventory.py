@@ -81,6 +81,9 @@ class Inventory:
         self._failures = 0
         #: addresses of PCI functions that were removed, and of which no report has told
         self._removed: set[str] = set()
+        #: names of drivers that have failed since events were lost: any of their cards may have
+        #: been removed
+        self._unchecked: set[str] = set()
         #: key of a card that was found last -> the name of its driver
         self._cards: dict[str, str] = {}
         #: provider name -> its reserved count in the last round
@@ -223,7 +226,9 @@ class Inventory:
             returned=[
                 device.key
                 for device in found
-                if hotplug.ANY in removed or _control_addresses(device) & removed
+                if hotplug.ANY in removed
+                or device.driver_name in self._unchecked
+                or _control_addresses(device) & removed
             ],
             mdevs=mdevs,
             in_flux=sorted(in_flux),
@@ -245,10 +250,12 @@ class Inventory:
 
     def _untold(self, removed: set[str], report: objects.Report) -> set[str]:
         """Returns the removals of which the report has not told. They are kept while a driver
-        fails: it may be the one that finds the card later."""
-        is_complete = all(state.status == objects.DriverStatus.OK for state in report.drivers)
+        fails: it may be the one that finds the card later. If any card may have been removed, that
+        is kept for the drivers that fail, and not for all."""
+        failed = {state.name for state in report.drivers if state.status != objects.DriverStatus.OK}
+        self._unchecked = failed if hotplug.ANY in removed else self._unchecked & failed
         told = {address for device in report.devices for address in _control_addresses(device)}
-        return set() if is_complete else removed - told
+        return removed - told - {hotplug.ANY} if failed else set()
 
     def _steady_reserved(self, found: Sequence[objects.Device], changing: Collection[str]) -> None:
         """Keep the last reserved count of deployables that the worker is changing.

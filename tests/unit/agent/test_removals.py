@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cards that were removed and are back before the agent looks: a report tells of each removal."""
 
+import contextlib
 from unittest import mock
 
 import pytest
@@ -9,9 +10,11 @@ from oslo_config import cfg
 from cyborg import conf as options
 from cyborg import errors, objects
 from cyborg.accelerator import driver
+from cyborg.accelerator.driver import Driver
 from cyborg.agent import hotplug
 from cyborg.agent.driver_guard import Guard
 from cyborg.agent.inventory import Inventory
+from cyborg.agent.readiness import Readiness
 from cyborg.sim.host import Host
 
 ADDRESS = '0000:3b:00.0'
@@ -106,3 +109,40 @@ def test_the_worker_knows_of_a_card_that_is_gone_unless_its_driver_failed(
         inventory.sync()
     inventory.sync()
     assert noted(inventory) == [set(), set(), {ADDRESS}, set()]
+
+
+class Failing(Driver):
+    """A driver that reports a card after some failures."""
+
+    name, type = 'failing', 'GPU'
+
+    def __init__(self, failures):
+        self._failures = failures
+
+    def discover(self):
+        self._failures -= 1
+        if self._failures >= 0:
+            raise errors.DriverFailed(name=self.name, why='it fails.')
+        return [objects.Device(key='late', type='GPU', vendor='10de', driver_name='')]
+
+
+@pytest.mark.parametrize('told_first', [True, False], ids=['accepted', 'not accepted'])
+def test_after_lost_events_each_card_is_told_once_also_while_a_driver_fails(
+    inventory, reports, monkeypatch, told_first
+):
+    inventory._guards = [*inventory._guards, Guard(Failing(3), 60)]
+    inventory.readiness = Readiness(guard.name for guard in inventory._guards)
+    refusals = [] if told_first else [errors.Unavailable('no')]
+
+    def send(asker, report):
+        if refusals:
+            raise refusals.pop()
+        reports.append(report)
+        inventory._digest = report.digest
+
+    monkeypatch.setattr(inventory, '_send_report', send)
+    inventory.note_removal(hotplug.ANY)
+    for _ in range(6):
+        with contextlib.suppress(errors.Unavailable):
+            inventory.sync()
+    assert [report.returned for report in reports if report.returned] == [[ADDRESS], ['late']]
