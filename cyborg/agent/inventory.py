@@ -201,14 +201,16 @@ class Inventory:
         :param removed: addresses of PCI functions that were removed before
         """
         done, prepared = self._worker.count, self._worker.prepared
-        being_programmed = self._worker.cards_being_programmed
+        programmed = self._worker.cards_being_programmed
         found, states = driver_guard.discover(self._guards)
+        # a task may have begun since, such as the next attempt of one that failed
+        programmed |= self._worker.cards_programmed(done)
         self.readiness.note(states)
         for state in states:
             if state.status != objects.DriverStatus.OK:
                 metrics.DRIVER_FAILURES.labels(state.name).inc()
         for device in found:
-            if device.key in being_programmed:
+            if device.key in programmed:
                 # the content may have been read before or after the image was loaded
                 for deployable in device.deployables:
                     deployable.content = {}

@@ -90,6 +90,8 @@ class Worker:
         self._ended: dict[str, int] = {}
         #: name of a deployable -> ``count`` when its last task ended
         self._changed: dict[str, int] = {}
+        #: key of a card -> ``count`` when the last task that loads an image into it ended
+        self._programmed: dict[str, int] = {}
 
     # -- used by the inventory -----------------------------------------------------------------
 
@@ -104,6 +106,14 @@ class Worker:
         """The keys of cards for which a task that loads an image is queued or running."""
         with self._lock:
             return set(self._programming.values())
+
+    def cards_programmed(self, since: int) -> set[str]:
+        """Return the keys of cards into which tasks may have loaded an image since ``count`` was
+        ``since``."""
+        with self._lock:
+            return {*self._programming.values()} | {
+                card for card, count in self._programmed.items() if count > since
+            }
 
     def in_flux(self, since: int) -> set[str]:
         """Return the handles that tasks may have changed since ``count`` was ``since``."""
@@ -221,6 +231,8 @@ class Worker:
                 for task in tasks:
                     self._ended[_subject(task)] = self.count
                     self._changed[task.deployable_name] = self.count
+                    if task.kind == TaskKind.PROGRAM:
+                        self._programmed[task.device_key] = self.count
                     self._queued.pop(task.uuid, None)
                     self._programming.pop(task.uuid, None)  # not all tasks were performed
         self.perform(more)

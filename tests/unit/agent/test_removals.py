@@ -35,6 +35,7 @@ def inventory(tmp_path, reports, monkeypatch):
     [loaded] = driver.load(['nvidia_gpu_driver'], conf, host.sysfs)
     worker = mock.Mock(count=0, prepared={}, cards_being_programmed=set())
     worker.changing.return_value = worker.in_flux.return_value = []
+    worker.cards_programmed.return_value = set()
     worker.lost.return_value = {}
     made = Inventory(
         conf, 'compute1', [Guard(loaded, 60)], mock.Mock(), mock.Mock(), worker, host.sysfs

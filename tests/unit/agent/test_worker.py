@@ -240,6 +240,16 @@ def test_only_the_cards_of_programmings_are_being_programmed(worker, jobs):
     assert worker.cards_being_programmed == set()
 
 
+def test_a_card_is_programmed_until_a_look_that_began_after_the_end_of_the_task(worker, jobs):
+    before = worker.count
+    assert worker.cards_programmed(before) == set()
+    worker.perform([loading('one'), work('part', card='two')])
+    assert worker.cards_programmed(before) == {'one'}
+    jobs.run()
+    assert worker.cards_programmed(before) == {'one'}
+    assert worker.cards_programmed(worker.count) == set()
+
+
 class SilentConductor:
     def __init__(self):
         self.is_silent = True
