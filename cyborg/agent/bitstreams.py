@@ -88,7 +88,14 @@ class Bitstreams:
         deadline = self._clock() + self._timeout
         with contextlib.ExitStack() as stack:
             with _refusing(wanted.label):
-                image = image_search.find(glance := self._reachable(), wanted)
+                glance = self._reachable()
+                image = image_search.find(
+                    image_search.Limited(
+                        glance,
+                        lambda: self._require_time(f'{wanted.label} was not found', deadline),
+                    ),
+                    wanted,
+                )
                 if why := self._refusal(image):
                     raise errors.ImageRefused(image=image['id'], why=why)
                 path = None
@@ -194,18 +201,18 @@ class Bitstreams:
                     if inspection.update(piece) > image['size']:
                         break
                     file.write(piece)
-                    self._require_time(image, deadline)
+                    self._require_time(f'{image["id"]} was not fetched', deadline)
             if why := inspection.damage():
                 raise errors.ImageRefused(image=image['id'], why=why)
             inspection.require_allowed()
             file.flush()
         return path
 
-    def _require_time(self, image: Mapping[str, Any], deadline: float) -> None:
+    def _require_time(self, what: str, deadline: float) -> None:
         if self._clock() > deadline:
             raise errors.Unavailable(
-                f'Image {image["id"]} was not fetched within {self._timeout} seconds ([agent] '
-                'program_timeout): Glance is too slow.'
+                f'Image {what} within {self._timeout} seconds ([agent] program_timeout): Glance is '
+                'too slow.'
             )
 
     def _with_progress(

@@ -170,18 +170,21 @@ class Guard:
         if hanging := self._hanging(card):
             raise errors.DriverFailed(name=self.name, why=f'{hanging.what} still hangs.')
         results: list[T] = []
-        failures: list[Exception] = []
+        failures: list[BaseException] = []
         limit = sysfs.Limit(time.monotonic() + timeout)
 
         def run() -> None:
             try:
                 with sysfs.limited(limit):
                     results.append(function())
-            except Exception as error:
+            except BaseException as error:  # also SystemExit, which would end this thread only
                 failures.append(error)
 
         thread = threading.Thread(target=run, name=f'{self.name}: {what}', daemon=True)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as refusal:  # the process has as many threads as it may have
+            raise errors.DriverFailed(name=self.name, why=f'{what}: {refusal}.') from refusal
         thread.join(timeout)
         if thread.is_alive() and limit.tool:
             # the tool is being killed; the driver then raises an error with its output
@@ -225,9 +228,15 @@ def discover(guards: Sequence[Guard]) -> tuple[list[objects.Device], list[object
             status, error = objects.DriverStatus.FAILED, failure.faultstring
         states[guard.name] = objects.Driver(name=guard.name, status=status, error=error)
 
-    threads = [threading.Thread(target=ask, args=(guard,), daemon=True) for guard in guards]
-    for thread in threads:
-        thread.start()
+    threads = []
+    for guard in guards:
+        thread = threading.Thread(target=ask, args=(guard,), daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            ask(guard)  # the guard has a time limit of its own
+        else:
+            threads.append(thread)
     for thread in threads:
         thread.join()
     devices: dict[str, objects.Device] = {}

@@ -3,12 +3,11 @@
 
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from cyborg import errors
-from cyborg.clients.glance import Glance
 
 #: key in a request -> the properties of images that are searched for its value
 PROPERTIES = {
@@ -31,6 +30,43 @@ DISKS = frozenset({'aki', 'ami', 'ari', 'iso', 'ploop', 'qcow2', 'vdi', 'vhd', '
 SHOWN, NAMED = 64, 10
 #: images of other projects whose members are read in one search, with a call each
 MOST_SHARED = 100
+
+
+class Glance(Protocol):
+    """The calls to Glance of a search."""
+
+    def image(self, uuid: str, request_id: str | None = None) -> dict[str, Any]:
+        """Returns an image with its properties."""
+
+    def search(
+        self, filters: Mapping[str, str], request_id: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Returns the images with these properties."""
+
+    def members(self, uuid: str, request_id: str | None = None) -> dict[str, str]:
+        """Returns the projects with which an image is shared, each with its status."""
+
+
+@dataclass(frozen=True)
+class Limited:
+    """Calls a function before each call to Glance. It raises an error if the time is over."""
+
+    glance: Glance
+    require_time: Callable[[], None]
+
+    def image(self, uuid: str, request_id: str | None = None) -> dict[str, Any]:
+        self.require_time()
+        return self.glance.image(uuid, request_id)
+
+    def search(
+        self, filters: Mapping[str, str], request_id: str | None = None
+    ) -> list[dict[str, Any]]:
+        self.require_time()
+        return self.glance.search(filters, request_id)
+
+    def members(self, uuid: str, request_id: str | None = None) -> dict[str, str]:
+        self.require_time()
+        return self.glance.members(uuid, request_id)
 
 
 @dataclass(frozen=True)
@@ -84,8 +120,10 @@ def find(glance: Glance, wanted: WantedImage) -> dict[str, Any]:
         raise errors.ImageRefused(image=wanted.label, why=error.faultstring) from error
     usable = [image for image in found if _is_own_or_public(image, wanted)]
     fitting = _matching(usable, wanted)
+    unchecked: Sequence[dict[str, Any]] = ()
     if not fitting:
-        usable += _accepted(glance, found, wanted)
+        accepted, unchecked = _accepted(glance, found, wanted)
+        usable += accepted
         fitting = _matching(usable, wanted)
     if not fitting and usable:
         raise errors.ImageRefused(
@@ -104,6 +142,12 @@ def find(glance: Glance, wanted: WantedImage) -> dict[str, Any]:
                 f' and that is public, owned by project {wanted.project_id} or accepted by it.'
                 if wanted.project_id
                 else '.'
+            )
+            + (
+                f' Of those that other projects share, {len(unchecked)} do not match the '
+                'deployable.'
+                if unchecked
+                else ''
             ),
         )
     if len(fitting) > 1:
@@ -225,28 +269,37 @@ def _is_own_or_public(image: Mapping[str, Any], wanted: WantedImage) -> bool:
 
 def _accepted(
     glance: Glance, images: Sequence[dict[str, Any]], wanted: WantedImage
-) -> list[dict[str, Any]]:
-    """Return the images of other projects that the project has accepted.
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the images of other projects that the project has accepted, and those of which this
+    is not known.
 
     Any user can create a community image, or share one with a project, under the name of another
     image. Such images are used only if the request has their id, or the project accepted them.
+    Those that do not match the deployable are checked only if no other was accepted: an error then
+    says why they do not match.
     """
     shared = [
         image
         for image in images
         if image.get('visibility') == 'shared' and not _is_own_or_public(image, wanted)
     ]
-    if len(shared) > MOST_SHARED:
+    matching = [image for image in shared if not contradiction(image, wanted)]
+    if len(matching) > MOST_SHARED:
         raise errors.ImageRefused(
             image=wanted.label,
-            why=f'other projects share {len(shared)} images that match, more than are searched '
+            why=f'other projects share {len(matching)} images that match, more than are searched '
             f'({MOST_SHARED}). Ask for one of them by bitstream_id.',
         )
-    return [
-        image
-        for image in shared
-        if (wanted.project_id, 'accepted') in glance.members(image['id'], wanted.request_id).items()
-    ]
+    others = [image for image in shared if contradiction(image, wanted)]
+    most = MOST_SHARED - len(matching)
+    if accepted := [image for image in matching if _is_accepted(glance, image, wanted)]:
+        return accepted, others
+    return [image for image in others[:most] if _is_accepted(glance, image, wanted)], others[most:]
+
+
+def _is_accepted(glance: Glance, image: Mapping[str, Any], wanted: WantedImage) -> bool:
+    members = glance.members(image['id'], wanted.request_id)
+    return members.get(str(wanted.project_id)) == 'accepted'
 
 
 def _matching(images: Sequence[dict[str, Any]], wanted: WantedImage) -> list[dict[str, Any]]:

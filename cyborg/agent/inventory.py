@@ -81,6 +81,11 @@ class Inventory:
         self._failures = 0
         #: addresses of PCI functions that were removed, and of which no report has told
         self._removed: set[str] = set()
+        #: names of drivers that have failed since events were lost: any of their cards may have
+        #: been removed
+        self._unchecked: set[str] = set()
+        #: key of a card that was found last -> the name of its driver
+        self._cards: dict[str, str] = {}
         #: provider name -> its reserved count in the last round
         self._reserved: dict[str, int] = {}
         #: set when a round has published what the drivers found
@@ -173,6 +178,8 @@ class Inventory:
         asker.update_store()  # Placement's client reads it from there
         try:
             report = self._discover(removed)
+            # before the report: its answer and later results must not rely on lost images
+            self._worker.note_removed({*report.returned, *self._gone(report)})
             if report.digest != self._digest or must_report or report.returned:
                 self._send_report(asker, report)
             removed = self._untold(removed, report)
@@ -194,14 +201,16 @@ class Inventory:
         :param removed: addresses of PCI functions that were removed before
         """
         done, prepared = self._worker.count, self._worker.prepared
-        being_programmed = self._worker.cards_being_programmed
+        programmed = self._worker.cards_being_programmed
         found, states = driver_guard.discover(self._guards)
+        # a task may have begun since, such as the next attempt of one that failed
+        programmed |= self._worker.cards_programmed(done)
         self.readiness.note(states)
         for state in states:
             if state.status != objects.DriverStatus.OK:
                 metrics.DRIVER_FAILURES.labels(state.name).inc()
         for device in found:
-            if device.key in being_programmed:
+            if device.key in programmed:
                 # the content may have been read before or after the image was loaded
                 for deployable in device.deployables:
                     deployable.content = {}
@@ -219,7 +228,9 @@ class Inventory:
             returned=[
                 device.key
                 for device in found
-                if hotplug.ANY in removed or _control_addresses(device) & removed
+                if hotplug.ANY in removed
+                or device.driver_name in self._unchecked
+                or _control_addresses(device) & removed
             ],
             mdevs=mdevs,
             in_flux=sorted(in_flux),
@@ -230,12 +241,23 @@ class Inventory:
             },
         )
 
+    def _gone(self, report: objects.Report) -> set[str]:
+        """Returns the keys of the cards that were found before and are not there any more."""
+        is_ok = {state.name: state.status == objects.DriverStatus.OK for state in report.drivers}
+        present = {device.key: device.driver_name for device in report.devices}
+        absent = {key: name for key, name in self._cards.items() if key not in present}
+        # the cards of a driver that fails keep their last state
+        self._cards = present | {key: name for key, name in absent.items() if not is_ok[name]}
+        return absent.keys() - self._cards.keys()
+
     def _untold(self, removed: set[str], report: objects.Report) -> set[str]:
         """Returns the removals of which the report has not told. They are kept while a driver
-        fails: it may be the one that finds the card later."""
-        is_complete = all(state.status == objects.DriverStatus.OK for state in report.drivers)
+        fails: it may be the one that finds the card later. If any card may have been removed, that
+        is kept for the drivers that fail, and not for all."""
+        failed = {state.name for state in report.drivers if state.status != objects.DriverStatus.OK}
+        self._unchecked = failed if hotplug.ANY in removed else self._unchecked & failed
         told = {address for device in report.devices for address in _control_addresses(device)}
-        return set() if is_complete else removed - told
+        return removed - told - {hotplug.ANY} if failed else set()
 
     def _steady_reserved(self, found: Sequence[objects.Device], changing: Collection[str]) -> None:
         """Keep the last reserved count of deployables that the worker is changing.

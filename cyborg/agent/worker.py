@@ -25,6 +25,8 @@ LOG = log.getLogger(__name__)
 #: attempts to send results; after that the next plan has the task again, and it is repeated
 TRIES = 3
 LONGEST_PAUSE = 2.0  #: seconds between two of these attempts
+#: why a task that loaded an image is repeated
+REMOVED = 'The card was removed while an image was loaded into it.'
 MOST_FINISHED = 4096  #: finished tasks that are remembered
 #: the order in which the tasks of one handle are performed
 ORDER = {TaskKind.PREPARE: 0, TaskKind.RELEASE: 1, TaskKind.CLEAN: 2}
@@ -76,14 +78,20 @@ class Worker:
         self._prepared: dict[str, objects.Task] = {}
         #: tasks whose results were sent, in case a late plan or message repeats them
         self._finished: collections.OrderedDict[str, None] = collections.OrderedDict()
-        #: results of LASTING tasks that could not be sent
-        self._unsent: collections.OrderedDict[str, objects.TaskResult] = collections.OrderedDict()
+        #: results of LASTING tasks that could not be sent, with the keys of the cards
+        self._unsent: collections.OrderedDict[str, tuple[str, objects.TaskResult]] = (
+            collections.OrderedDict()
+        )
+        #: LASTING tasks, by uuid, that have begun and whose cards were not removed since
+        self._undisturbed: set[str] = set()
         #: number of jobs that have ended
         self.count = 0
         #: handle or deployable -> ``count`` when its last task ended
         self._ended: dict[str, int] = {}
         #: name of a deployable -> ``count`` when its last task ended
         self._changed: dict[str, int] = {}
+        #: key of a card -> ``count`` when the last task that loads an image into it ended
+        self._programmed: dict[str, int] = {}
 
     # -- used by the inventory -----------------------------------------------------------------
 
@@ -98,6 +106,14 @@ class Worker:
         """The keys of cards for which a task that loads an image is queued or running."""
         with self._lock:
             return set(self._programming.values())
+
+    def cards_programmed(self, since: int) -> set[str]:
+        """Return the keys of cards into which tasks may have loaded an image since ``count`` was
+        ``since``."""
+        with self._lock:
+            return {*self._programming.values()} | {
+                card for card, count in self._programmed.items() if count > since
+            }
 
     def in_flux(self, since: int) -> set[str]:
         """Return the handles that tasks may have changed since ``count`` was ``since``."""
@@ -130,6 +146,17 @@ class Worker:
             lost |= {task.handle.uuid: task.generation for task in gone}
         return lost
 
+    def note_removed(self, cards: Collection[str]) -> None:
+        """Forget what tasks have loaded into these cards, by key, or erased from them. The cards
+        were removed, so they were without power, even if they are back."""
+        with self._lock:
+            for uuid in [uuid for uuid, (card, _) in self._unsent.items() if card in cards]:
+                del self._unsent[uuid]
+            for task in self._queued.values():
+                if task.device_key in cards:
+                    self._undisturbed.discard(task.uuid)
+                    task.loaded_image = None
+
     # -- tasks -----------------------------------------------------------------------------------
 
     def perform(self, tasks: Sequence[objects.Task], asked_at: int | None = None) -> None:
@@ -155,7 +182,10 @@ class Worker:
 
     def _enqueue(self, task: objects.Task, asked_at: int | None) -> bool:
         with self._lock:
-            if task.uuid in self._queued or task.uuid in self._finished:
+            if (queued := self._queued.get(task.uuid)) is not None:
+                queued.loaded_image = task.loaded_image
+                return False
+            if task.uuid in self._finished:
                 return False
             if (
                 asked_at is not None
@@ -174,20 +204,26 @@ class Worker:
     def _run(self, tasks: list[objects.Task]) -> None:
         done: list[str] = []
         more: list[objects.Task] = []
-        unsent: dict[str, objects.TaskResult] = {}
+        unsent: list[objects.TaskResult] = []
+        cards = {task.uuid: task.device_key for task in tasks}
         try:
             results = self._results(tasks)
             told = self._send_results(results)
             succeeded = [result for result in results if result.error is None]
             if told is not None:
                 more = told
-                done = [result.task_uuid for result in succeeded]
+                # the conductor may want a task again although it succeeded
+                again = {task.uuid for task in more}
+                done = [each.task_uuid for each in succeeded if each.task_uuid not in again]
             else:
-                unsent = {each.task_uuid: each for each in succeeded if each.kind in LASTING}
+                unsent = [result for result in succeeded if result.kind in LASTING]
         finally:
             with self._lock:
                 self._finished.update(dict.fromkeys(done))
-                self._unsent.update(unsent)
+                for result in unsent:
+                    if result.task_uuid in self._undisturbed:
+                        self._unsent[result.task_uuid] = cards[result.task_uuid], result
+                self._undisturbed -= cards.keys()
                 for remembered in (self._finished, self._unsent):
                     while len(remembered) > MOST_FINISHED:
                         remembered.popitem(last=False)
@@ -195,6 +231,8 @@ class Worker:
                 for task in tasks:
                     self._ended[_subject(task)] = self.count
                     self._changed[task.deployable_name] = self.count
+                    if task.kind == TaskKind.PROGRAM:
+                        self._programmed[task.device_key] = self.count
                     self._queued.pop(task.uuid, None)
                     self._programming.pop(task.uuid, None)  # not all tasks were performed
         self.perform(more)
@@ -224,7 +262,7 @@ class Worker:
                 task.deployable_name,
             )
             return None
-        if (unsent := self._unsent.pop(task.uuid, None)) is not None:
+        if (unsent := self._take_unsent(task)) is not None:
             return unsent
         facts: dict[str, Any] = {}
         started = time.monotonic()
@@ -259,6 +297,13 @@ class Worker:
             seconds=seconds,
             **facts,
         )
+
+    def _take_unsent(self, task: objects.Task) -> objects.TaskResult | None:
+        """Return the kept result of a task, if there is one. Otherwise the task begins now."""
+        with self._lock:
+            self._undisturbed.add(task.uuid)
+            _, result = self._unsent.pop(task.uuid, (None, None))
+            return result
 
     def _refuse(self, task: objects.Task) -> objects.TaskResult:
         """Return the result of a task of a later release."""
@@ -345,6 +390,8 @@ class Worker:
                 return
             self._require_wanted(task)
             facts['is_touched'] = True
+            with self._lock:  # an earlier removal does not matter to what is loaded now
+                self._undisturbed.add(task.uuid)
             self._note(task, f'Loading image {image.uuid}.')
             guard.program(
                 task.device_key,
@@ -400,11 +447,26 @@ class Worker:
         """Send results. Returns the next tasks of the host, or None if no conductor answered."""
         for failures in range(TRIES if results else 0):
             self._pause(backoff.pause(failures, LONGEST_PAUSE))
+            self._fail_disturbed(results)
             try:
                 return self._conductor.finish_tasks(context.internal(), self._hostname, results)
             except (messaging.MessagingException, errors.Unavailable) as error:
                 LOG.warning('Could not send the results of tasks: %s', error)
         return None
+
+    def _fail_disturbed(self, results: Sequence[objects.TaskResult]) -> None:
+        """Turn into errors the results of images that were loaded, or found to be there, before
+        their card was removed."""
+        with self._lock:
+            for result in results:
+                if (
+                    result.kind == TaskKind.PROGRAM
+                    and result.error is None
+                    and result.task_uuid not in self._undisturbed
+                ):
+                    LOG.warning('Task %s: %s', result.task_uuid, REMOVED)
+                    result.error, result.can_retry, result.is_touched = REMOVED, True, True
+                    result.content = {}
 
 
 def _subject(task: objects.Task) -> str:

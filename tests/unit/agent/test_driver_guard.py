@@ -80,6 +80,41 @@ def test_what_healthy_drivers_find_is_found_beside_those_that_fail():
     hanging.gate.set()
 
 
+class Exiting(Healthy):
+    name = 'exiting'
+
+    def discover(self):
+        raise SystemExit('the library of the vendor gives up')
+
+
+def test_a_driver_that_wants_to_end_the_agent_fails_alone():
+    found, states = driver_guard.discover([guard(Exiting(), 60), guard(Healthy('a'), 60)])
+    assert [each.key for each in found] == ['a']
+    assert [state.status for state in states] == ['failed', 'ok']
+    assert 'gives up' in states[0].error
+
+
+@pytest.mark.parametrize('refused', ['healthy: discovery', 'Thread'], ids=['inner', 'outer'])
+def test_a_driver_for_which_no_thread_can_be_started_fails_alone(monkeypatch, refused):
+    start = threading.Thread.start
+
+    def refusing(thread):
+        if thread.name.startswith(refused):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, 'start', refusing)
+    found, states = driver_guard.discover([guard(Healthy('a'), 60), guard(Other('b'), 60)])
+    shown = [(state.name, state.status) for state in states]
+    if refused == 'Thread':  # the drivers are called one after another
+        assert [each.key for each in found] == ['a', 'b']
+        assert shown == [('healthy', 'ok'), ('other', 'ok')]
+    else:
+        assert [each.key for each in found] == ['b']
+        assert shown == [('healthy', 'failed'), ('other', 'ok')]
+        assert "can't start new thread" in states[0].error
+
+
 def test_while_a_look_hangs_no_other_is_begun():
     hanging = Hanging()
     guarded = guard(hanging)

@@ -254,6 +254,41 @@ def test_a_flood_of_shared_images_is_refused_without_a_call_for_each(made, glanc
     assert not asked_for_members(glance)
 
 
+def test_shared_images_for_other_regions_do_not_count_as_a_flood(made, glance, monkeypatch):
+    monkeypatch.setattr(image_search, 'MOST_SHARED', 2)
+    for _ in range(3):
+        glance.add(DATA, function_uuid=FUNCTION, region_uuid=str(uuid.uuid4()), visibility='shared')
+    name = glance.add(DATA, function_uuid=FUNCTION, region_uuid=REGION, visibility='shared')
+    glance.members[name] = {'mine': 'accepted'}
+    wanted = {'image': {'function_id': FUNCTION}, 'region_types': [REGION], 'project_id': 'mine'}
+    assert fetch(made(), **wanted) == (name, DATA)
+    assert len(asked_for_members(glance)) == 1
+
+
+def test_of_an_accepted_image_that_does_not_fit_it_is_said_why(made, glance):
+    name = glance.add(DATA, name='gzip', vendor='10ee', visibility='shared')
+    glance.members[name] = {'mine': 'accepted'}
+    glance.add(DATA, name='gzip', vendor='8086', visibility='shared')
+    wanted = {'image': {'bitstream_name': 'gzip'}, 'vendor': '8086', 'project_id': 'mine'}
+    assert refusal(made(), **wanted) == (
+        'Image named gzip is not loaded: no image in Glance matches the deployable: '
+        f'{name}: its vendor is 10ee; the deployable has 8086.'
+    )
+
+
+def test_shared_images_that_do_not_fit_cost_a_limited_number_of_calls(made, glance, monkeypatch):
+    monkeypatch.setattr(image_search, 'MOST_SHARED', 2)
+    for _ in range(5):
+        glance.add(DATA, name='gzip', vendor='10ee', visibility='shared')
+    wanted = {'image': {'bitstream_name': 'gzip'}, 'vendor': '8086', 'project_id': 'mine'}
+    assert refusal(made(), **wanted) == (
+        'Image named gzip is not loaded: Glance has no active image whose name or bs-name has this '
+        'value and that is public, owned by project mine or accepted by it. Of those that other '
+        'projects share, 3 do not match the deployable.'
+    )
+    assert len(asked_for_members(glance)) == 2
+
+
 def test_a_foreign_image_is_refused_by_its_id_too(made, glance):
     name = glance.add(DATA, status='deactivated')
     assert refusal(made(), **by_id(name), project_id='mine') == (
@@ -362,6 +397,29 @@ def test_a_glance_that_sends_a_byte_a_minute_is_given_up(conf, glance, state, ca
     # and the next attempt has its own time
     glance.byte_pause = 0
     assert fetch(bitstreams, **by_id(name)) == (name, bytes(200))
+
+
+@pytest.mark.parametrize(('key', 'calls'), [('bitstream_name', 3), ('bitstream_id', 1)])
+def test_a_search_that_takes_too_long_is_given_up(conf, glance, key, calls):
+    conf.set_override('program_timeout', 600, 'agent')
+    names = [glance.add(DATA, name='gzip', visibility='shared') for _ in range(2)]
+    value, label = {
+        'bitstream_name': ('gzip', 'named gzip'),
+        'bitstream_id': (names[0], names[0]),
+    }[key]
+    bitstreams = Bitstreams(
+        conf,
+        'compute1',
+        Glance.connect(conf),
+        clock=lambda: 601 if len(glance.requests) >= calls else 0,
+    )
+    with pytest.raises(errors.Unavailable) as caught:
+        fetch(bitstreams, image={key: value}, project_id='mine')
+    assert caught.value.faultstring == (
+        f'Image {label} was not found within 600 seconds ([agent] program_timeout): Glance is '
+        'too slow.'
+    )
+    assert len(glance.requests) == calls
 
 
 def test_progress_is_told_now_and_then(conf, glance, state):

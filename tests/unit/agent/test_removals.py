@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cards that were removed and are back before the agent looks: a report tells of each removal."""
 
+import contextlib
 from unittest import mock
 
 import pytest
@@ -9,9 +10,11 @@ from oslo_config import cfg
 from cyborg import conf as options
 from cyborg import errors, objects
 from cyborg.accelerator import driver
+from cyborg.accelerator.driver import Driver
 from cyborg.agent import hotplug
 from cyborg.agent.driver_guard import Guard
 from cyborg.agent.inventory import Inventory
+from cyborg.agent.readiness import Readiness
 from cyborg.sim.host import Host
 
 ADDRESS = '0000:3b:00.0'
@@ -32,6 +35,7 @@ def inventory(tmp_path, reports, monkeypatch):
     [loaded] = driver.load(['nvidia_gpu_driver'], conf, host.sysfs)
     worker = mock.Mock(count=0, prepared={}, cards_being_programmed=set())
     worker.changing.return_value = worker.in_flux.return_value = []
+    worker.cards_programmed.return_value = set()
     worker.lost.return_value = {}
     made = Inventory(
         conf, 'compute1', [Guard(loaded, 60)], mock.Mock(), mock.Mock(), worker, host.sysfs
@@ -77,3 +81,69 @@ def test_a_removal_is_kept_while_a_driver_fails(inventory, reports, monkeypatch)
     assert reports[0].drivers[0].status == objects.DriverStatus.FAILED
     inventory.sync()
     assert [len(report.returned) for report in reports] == [0, 1]
+
+
+def noted(inventory):
+    """The cards that each round noted as removed."""
+    return [set(call.args[0]) for call in inventory._worker.note_removed.call_args_list]
+
+
+def test_the_worker_knows_of_a_removal_before_the_report_is_sent(inventory, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        inventory, '_send_report', lambda asker, report: seen.append(noted(inventory))
+    )
+    inventory.note_removal(ADDRESS)
+    inventory.sync()
+    assert seen == [[{ADDRESS}]]
+
+
+def test_the_worker_knows_of_a_card_that_is_gone_unless_its_driver_failed(
+    inventory, reports, monkeypatch
+):
+    [guard] = inventory._guards
+    inventory.sync()
+    with monkeypatch.context() as patch:
+        patch.setattr(guard, 'discover', mock.Mock(side_effect=errors.Unavailable('no')))
+        inventory.sync()
+        patch.setattr(guard, 'discover', list)
+        inventory.sync()
+    inventory.sync()
+    assert noted(inventory) == [set(), set(), {ADDRESS}, set()]
+
+
+class Failing(Driver):
+    """A driver that reports a card after some failures."""
+
+    name, type = 'failing', 'GPU'
+
+    def __init__(self, failures):
+        self._failures = failures
+
+    def discover(self):
+        self._failures -= 1
+        if self._failures >= 0:
+            raise errors.DriverFailed(name=self.name, why='it fails.')
+        return [objects.Device(key='late', type='GPU', vendor='10de', driver_name='')]
+
+
+@pytest.mark.parametrize('told_first', [True, False], ids=['accepted', 'not accepted'])
+def test_after_lost_events_each_card_is_told_once_also_while_a_driver_fails(
+    inventory, reports, monkeypatch, told_first
+):
+    inventory._guards = [*inventory._guards, Guard(Failing(3), 60)]
+    inventory.readiness = Readiness(guard.name for guard in inventory._guards)
+    refusals = [] if told_first else [errors.Unavailable('no')]
+
+    def send(asker, report):
+        if refusals:
+            raise refusals.pop()
+        reports.append(report)
+        inventory._digest = report.digest
+
+    monkeypatch.setattr(inventory, '_send_report', send)
+    inventory.note_removal(hotplug.ANY)
+    for _ in range(6):
+        with contextlib.suppress(errors.Unavailable):
+            inventory.sync()
+    assert [report.returned for report in reports if report.returned] == [[ADDRESS], ['late']]

@@ -240,6 +240,16 @@ def test_only_the_cards_of_programmings_are_being_programmed(worker, jobs):
     assert worker.cards_being_programmed == set()
 
 
+def test_a_card_is_programmed_until_a_look_that_began_after_the_end_of_the_task(worker, jobs):
+    before = worker.count
+    assert worker.cards_programmed(before) == set()
+    worker.perform([loading('one'), work('part', card='two')])
+    assert worker.cards_programmed(before) == {'one'}
+    jobs.run()
+    assert worker.cards_programmed(before) == {'one'}
+    assert worker.cards_programmed(worker.count) == set()
+
+
 class SilentConductor:
     def __init__(self):
         self.is_silent = True
@@ -313,11 +323,14 @@ class AskedConductor(Conductor):
 
 
 class Region(Driver):
+    on_loaded = staticmethod(lambda: None)
+
     def __init__(self):
         self.loaded = []
 
     def program(self, card, deployable, path, properties):
         self.loaded.append(deployable)
+        self.on_loaded()
 
     def discover(self):
         return []
@@ -363,3 +376,159 @@ def test_an_image_that_nobody_wants_ends_without_a_change(jobs, tmp_path, answer
     assert 'nothing was loaded' in result.error
     assert (result.is_touched, result.can_retry) == (False, False)
     assert (fetched, loaded) == (times, [])
+
+
+class TestRemovedCards:
+    """A card that was removed has lost what tasks loaded into it, also if it is back."""
+
+    @pytest.fixture
+    def conductor(self):
+        return AskedConductor(*[True] * 8)
+
+    @pytest.fixture
+    def region(self):
+        return Region()
+
+    @pytest.fixture
+    def images(self, tmp_path):
+        return FoundImages(tmp_path)
+
+    @pytest.fixture
+    def worker(self, jobs, region, images, conductor):
+        worker = Worker('compute1', [region], conductor, jobs, images, Cleaner([]))
+        worker._pause = lambda attempt: None
+        return worker
+
+    @pytest.mark.parametrize(('card', 'times'), [('card', 2), ('other', 1)])
+    def test_a_kept_result_of_a_removed_card_is_dropped(
+        self, worker, jobs, region, conductor, card, times, monkeypatch
+    ):
+        task = loading('card')
+        with monkeypatch.context() as patch:
+            patch.setattr(conductor, 'finish_tasks', silence)
+            worker.perform([task])
+            jobs.run()
+        worker.note_removed({card})
+        worker.perform([task])
+        jobs.run()
+        assert len(region.loaded) == times
+        assert [result.error for result in conductor.results] == [None]
+
+    def test_a_kept_clean_up_of_a_removed_card_is_repeated(
+        self, worker, jobs, conductor, monkeypatch
+    ):
+        task = work('one', 'clean')
+        with monkeypatch.context() as patch:
+            patch.setattr(conductor, 'finish_tasks', silence)
+            worker.perform([task])
+            jobs.run()
+        worker.note_removed({'card'})
+        worker.perform([task])
+        jobs.run()
+        assert worker._cleaner._cleaned == [task, task]
+
+    def test_a_queued_task_does_not_rely_on_an_image_of_a_removed_card(self, worker, jobs, region):
+        tasks = [loading(card) for card in ('card', 'other')]
+        for task in tasks:
+            task.loaded_image = OTHER
+        worker.perform(tasks)
+        worker.note_removed({'card'})
+        jobs.run()
+        assert region.loaded == ['part']
+
+    @pytest.mark.parametrize('loaded', [None, OTHER], ids=['loaded', 'there already'])
+    def test_an_image_of_a_card_that_was_removed_meanwhile_is_not_reported_as_loaded(
+        self, worker, jobs, images, region, conductor, loaded
+    ):
+        images.on_found = region.on_loaded = lambda: worker.note_removed({'card'})
+        task = loading('card')
+        task.loaded_image = loaded
+        worker.perform([task])
+        jobs.run()
+        [result] = conductor.results
+        assert 'removed' in result.error
+        assert (result.can_retry, result.is_touched) == (True, True)
+
+    def test_a_removal_before_the_driver_is_called_does_not_matter(
+        self, worker, jobs, images, region, conductor
+    ):
+        images.on_found = lambda: worker.note_removed({'card'})
+        worker.perform([loading('card')])
+        jobs.run()
+        assert (len(region.loaded), conductor.results[0].error) == (1, None)
+
+    def test_a_removal_between_two_attempts_to_send_a_result_makes_it_an_error(
+        self, worker, jobs, conductor, monkeypatch
+    ):
+        finish = conductor.finish_tasks
+
+        def finish_tasks(*arguments):
+            worker.note_removed({'card'})
+            monkeypatch.setattr(conductor, 'finish_tasks', finish)
+            raise messaging.MessagingTimeout
+
+        monkeypatch.setattr(conductor, 'finish_tasks', finish_tasks)
+        worker.perform([loading('card')])
+        jobs.run()
+        assert ['removed' in result.error for result in conductor.results] == [True]
+
+    def test_a_result_is_not_kept_if_the_card_is_removed_while_it_is_sent(
+        self, worker, jobs, region, conductor, monkeypatch
+    ):
+        def finish_tasks(*arguments):
+            worker.note_removed({'card'})
+            raise messaging.MessagingTimeout
+
+        task = work('one', 'clean')
+        with monkeypatch.context() as patch:
+            patch.setattr(conductor, 'finish_tasks', finish_tasks)
+            worker.perform([task])
+            jobs.run()
+        worker.perform([task])
+        jobs.run()
+        assert worker._cleaner._cleaned == [task, task]
+
+
+def silence(*arguments):
+    raise messaging.MessagingTimeout
+
+
+class FoundImages:
+    """Images of which the loaded one is found, and not fetched."""
+
+    on_found = staticmethod(lambda: None)
+
+    def __init__(self, path):
+        self._path = path
+
+    @contextlib.contextmanager
+    def fetched(self, wanted, progress, loaded):
+        self.on_found()
+        yield Fetched(OTHER, None if loaded == OTHER else self._path, {})
+
+
+def test_a_task_that_the_conductor_returns_with_its_result_is_repeated(jobs, tmp_path):
+    task, region = loading('card'), Region()
+
+    class Repeating(AskedConductor):
+        def finish_tasks(self, context, hostname, results):
+            super().finish_tasks(context, hostname, results)
+            return [task] if len(self.results) == 1 else []
+
+    conductor = Repeating(*[True] * 4)
+    Worker('compute1', [region], conductor, jobs, FoundImages(tmp_path), None).perform([task])
+    jobs.run()
+    assert len(region.loaded) == len(conductor.results) == 2
+
+
+def test_a_newer_copy_of_a_queued_task_says_which_image_is_loaded(jobs, tmp_path):
+    region, conductor = Region(), AskedConductor(True, True)
+    worker = Worker('compute1', [region], conductor, jobs, FoundImages(tmp_path), None)
+    task = loading('card')
+    task.loaded_image = OTHER
+    worker.perform([task])
+    newer = task.obj_clone()
+    newer.loaded_image = None
+    worker.perform([newer])
+    jobs.run()
+    assert region.loaded == ['part']
