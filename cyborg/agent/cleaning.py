@@ -73,7 +73,8 @@ class Cleaner:
         """Perform the steps of the task's level and run the scripts; returns their results.
 
         Raises CleaningFailed after the first failure if cleaning is required. If it is not, the
-        result of the step has the error, and the remaining steps follow.
+        result of the step has the error, and the remaining steps follow. A step that has not ended
+        raises in any case: it may still change the device while the next guest has it.
         """
         level = Cleaning(task.cleaning or self._level(guard.name))
         is_required = (
@@ -89,7 +90,7 @@ class Cleaner:
             done.append(step)
             if step.error is None:
                 continue
-            if is_required:
+            if is_required or guard.is_hanging(task.device_key):
                 raise _failure(step, done)
             LOG.warning(
                 'Handle %s of %s was not cleaned by %s; cleaning is not required: %s',
