@@ -225,8 +225,12 @@ def _require_safe(path: Path) -> None:
 
 
 def run(path: Path, environment: Mapping[str, str], seconds: float) -> None:
-    """Run a script. It is killed after ``seconds``; processes that it leaves are killed, too.
-    This returns when all of them have ended."""
+    """Run a script. It is killed after ``seconds``; processes of its process group that it leaves
+    are killed, too. This returns when all of them have ended.
+
+    If the agent is killed, so is the script, but not the processes that it started: they go on,
+    unless systemd or the container ends them, see ``sysfs.leashed``.
+    """
     with tempfile.TemporaryFile() as output, sysfs.running(str(path)):
         try:
             # its own process group, so that killpg() finds everything it starts
