@@ -269,6 +269,11 @@ class Driver(pci.Driver):
             found = fpga_images.read(image, properties)
         except fpga_images.Unfit as error:
             raise self._refusal(deployable, str(error)) from error
+        self._load(deployable, card, region, found)
+
+    def _load(
+        self, deployable: str, card: pci.Function, region: Region | None, found: fpga_images.Image
+    ) -> None:
         loaders = self._flash_loaders(card) if region is None else region.loaders
         loader = next((each for each in loaders if found.kind in each.tool.kinds), None)
         if loader is None:
@@ -291,9 +296,8 @@ class Driver(pci.Driver):
     def blank(self, deployable: str) -> None:
         """Load the operator's image for an empty region of that type. Raises DriverFailed if there
         is none, because nothing else empties a region."""
-        match = NAME.fullmatch(deployable)
-        _, region = self._find(deployable)
-        if match is None or region is None:
+        card, region = self._find(deployable)
+        if region is None:
             raise self._refusal(deployable, 'only a region can be emptied')
         image = next(
             (
@@ -309,7 +313,13 @@ class Driver(pci.Driver):
                 deployable,
                 f'only an image empties a region: name one in [fpga] blank_images for {known}',
             )
-        self.program(f'{match["card"]}_region{region.number}', image, {'name': image.name})
+        name = f'{card.address}_region{region.number}'
+        kinds = {kind for each in region.loaders for kind in each.tool.kinds}
+        try:
+            found = fpga_images.read_local(image, kinds)
+        except fpga_images.Unfit as error:
+            raise self._refusal(name, str(error)) from error
+        self._load(name, card, region, found)
 
     def may_run(self, command: Sequence[str]) -> bool:
         """Allows what ``runs`` declares, on cards of this driver."""

@@ -4,7 +4,7 @@
 import dataclasses
 import json
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import IO
@@ -52,11 +52,7 @@ class Image:
 
 def read(path: Path, properties: Mapping[str, str]) -> Image:
     """Returns the image. Its kind comes from the file and from the properties in Glance."""
-    try:
-        with open(path, 'rb') as file:
-            image = _recognized(path, file)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise Unfit(f'the image is not recognized: it cannot be read ({error!r})') from error
+    image = _opened(path)
     declared = _declared(properties)
     if image is None:
         if declared != Kind.RAW:
@@ -72,6 +68,20 @@ def read(path: Path, properties: Mapping[str, str]) -> Image:
         raise Unfit(
             f'Glance says that the image is of type {declared}, but it is of type {image.kind}'
         )
+    return image
+
+
+def read_local(path: Path, kinds: Collection[Kind]) -> Image:
+    """Returns an image that is not in Glance, for a region that takes these kinds. A file whose
+    beginning and suffix are those of no known kind is raw if the region takes raw images."""
+    image = _opened(path)
+    declared = _declared({'name': path.name})
+    if image is None:
+        if declared is None and Kind.RAW in kinds:
+            return Image(path, Kind.RAW)
+        raise Unfit(f'{path} is not recognized: its beginning is that of no known type')
+    if declared is not None and declared != image.kind:
+        raise Unfit(f'{path} has the suffix of type {declared}, but it is of type {image.kind}')
     return image
 
 
@@ -91,6 +101,15 @@ def _declared(properties: Mapping[str, str]) -> Kind | None:
         return Kind(told.lower())
     suffix = Path(properties.get('name', '')).suffix.lower().removeprefix('.')
     return Kind(suffix) if suffix in (Kind.GBS, Kind.XCLBIN, Kind.XSABIN) else None
+
+
+def _opened(path: Path) -> Image | None:
+    """Returns the image; None if its beginning is that of no known type."""
+    try:
+        with open(path, 'rb') as file:
+            return _recognized(path, file)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise Unfit(f'the image is not recognized: it cannot be read ({error!r})') from error
 
 
 def _recognized(path: Path, file: IO[bytes]) -> Image | None:

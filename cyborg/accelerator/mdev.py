@@ -173,6 +173,10 @@ def _undefine(sysfs: Sysfs, uuid: str) -> None:
     boot."""
     try:
         defined = sysfs.run('mdevctl', 'list', '--defined', '--uuid', uuid)
+    except (TimeoutError, PermissionError) as error:  # it is not known whether there is one
+        raise errors.DriverFailed(
+            f'The definition of the mediated device {uuid} cannot be looked up: {error}'
+        ) from error
     except OSError:
         return  # without mdevctl there are no definitions; otherwise this device has none
     if uuid in defined:

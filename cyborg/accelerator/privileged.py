@@ -30,6 +30,11 @@ context = priv_context.PrivContext(
     ],
 )
 
+#: Threads of the daemon: one for each card, on which at most one call hangs. oslo.privsep has one
+#: for each CPU, so that a few hanging calls would stop those of all cards.
+THREADS = 512
+cfg.CONF.set_default('thread_pool_size', THREADS, context.cfg_section)
+
 #: The directories in which tools are looked for. The PATH of the caller does not count.
 TOOL_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 LOADING = threading.Lock()

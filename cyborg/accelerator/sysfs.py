@@ -289,9 +289,14 @@ def run(command: Sequence[str], timeout: float | None = None, path: str | None =
 
 
 def leashed(command: Sequence[str | Path], path: str | None = None) -> list[str | Path]:
-    """Returns a command that the kernel kills when the thread that started it ends, for instance
-    because the agent was killed. Otherwise the next agent would work on the device beside it.
-    Processes that the command starts go on."""
+    """Returns a command that the kernel kills when the thread that started it ends. If the agent
+    runs as root, this is so when it is killed; otherwise the next agent would work on the device
+    beside the command.
+
+    Two things outlive a killed agent: processes that the command itself starts, and the tools that
+    the privileged daemon runs for an agent that is not root. The daemon ends after its tools, which
+    have the time limit of their call. Without setpriv on the host the command goes on, too.
+    """
     setpriv = shutil.which('setpriv', path=path)  # of util-linux
     return [setpriv, '--pdeathsig', 'KILL', *command] if setpriv else list(command)
 

@@ -73,7 +73,8 @@ class Cleaner:
         """Perform the steps of the task's level and run the scripts; returns their results.
 
         Raises CleaningFailed after the first failure if cleaning is required. If it is not, the
-        result of the step has the error, and the remaining steps follow.
+        result of the step has the error, and the remaining steps follow. A step that has not ended
+        raises in any case: it may still change the device while the next guest has it.
         """
         level = Cleaning(task.cleaning or self._level(guard.name))
         is_required = (
@@ -89,7 +90,7 @@ class Cleaner:
             done.append(step)
             if step.error is None:
                 continue
-            if is_required:
+            if is_required or guard.is_hanging(task.device_key):
                 raise _failure(step, done)
             LOG.warning(
                 'Handle %s of %s was not cleaned by %s; cleaning is not required: %s',
@@ -224,8 +225,12 @@ def _require_safe(path: Path) -> None:
 
 
 def run(path: Path, environment: Mapping[str, str], seconds: float) -> None:
-    """Run a script. It is killed after ``seconds``; processes that it leaves are killed, too.
-    This returns when all of them have ended."""
+    """Run a script. It is killed after ``seconds``; processes of its process group that it leaves
+    are killed, too. This returns when all of them have ended.
+
+    If the agent is killed, so is the script, but not the processes that it started: they go on,
+    unless systemd or the container ends them, see ``sysfs.leashed``.
+    """
     with tempfile.TemporaryFile() as output, sysfs.running(str(path)):
         try:
             # its own process group, so that killpg() finds everything it starts

@@ -156,6 +156,10 @@ class Guard:
             self._program_timeout,
         )
 
+    def is_hanging(self, card: str) -> bool:
+        """Returns whether a call that did not end in time still runs on a card."""
+        return self._hanging(card) is not None
+
     def _hanging(self, card: str) -> Call | None:
         call = self._overdue.get(card)
         return call if call and call.thread.is_alive() else None

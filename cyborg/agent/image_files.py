@@ -36,11 +36,12 @@ class Files:
         )
         #: directory of private files; None: the default of tempfile
         self._place = self._cache if bound else directory if directory.is_dir() else None
-        for place in (directory, self._cache):
+        own = self._place or Path(tempfile.gettempdir())
+        for place in {directory, self._cache, own}:
             for left in place.glob(f'{glob.escape(self._prefix)}*'):
                 # the prefix of compute1 is also that of compute1-b, whose files stay
                 if '-' not in left.name.removeprefix(self._prefix):
-                    left.unlink(missing_ok=True)
+                    _remove(left)
         if bound:
             self._open_cache()
         elif self._cache.is_dir():
@@ -141,3 +142,10 @@ class Files:
                     status = path.stat()
                     found.append((status.st_mtime_ns, status.st_size, path))
         return sorted(found)
+
+
+def _remove(left: Path) -> None:
+    try:
+        left.unlink(missing_ok=True)
+    except OSError as error:  # in a shared directory other users have files with any name
+        LOG.warning('%s cannot be removed: %s', left, error.strerror)

@@ -234,3 +234,18 @@ class TestDefinitions:
         host.tools['mdevctl'] = mdevctl
         with pytest.raises(errors.DriverFailed, match='cannot be removed: .*read-only'):
             mdev.remove(host.sysfs, ONE)
+
+    @pytest.mark.parametrize(
+        'error',
+        [
+            TimeoutError('mdevctl did not end within 60 seconds and was killed'),
+            PermissionError('no driver that the privileged helper finds enabled runs mdevctl'),
+        ],
+    )
+    def test_one_that_cannot_be_looked_up_is_an_error(self, host, gpu, error):
+        def mdevctl(*options):
+            raise error
+
+        host.tools['mdevctl'] = mdevctl
+        with pytest.raises(errors.DriverFailed, match='cannot be looked up: .*mdevctl'):
+            mdev.remove(host.sysfs, ONE)

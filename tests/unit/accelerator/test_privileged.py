@@ -2,6 +2,7 @@
 """Root does nothing but what an enabled driver declares, on a device that it claims."""
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from cyborg.accelerator import mdev, pci, privileged, sysfs
 T4, L40S, QAT, FPGA = '0000:3b:00.0', '0000:17:00.0', '0000:85:00.0', '0000:5e:00.0'
 TYPE = 'mdev_supported_types/nvidia-222'
 UUID = str(uuid.UUID(int=7))
+PYTHON = [sys.executable, '-W', 'ignore', '-c']
 #: The helper as it is installed, but for where its sysfs is.
 HELPER = """
 import pathlib, sys
@@ -37,6 +39,20 @@ for verb, *arguments in deeds:
     except PermissionError as error:
         print(json.dumps(str(error)))
 privileged.context.stop()
+"""
+#: An agent with hanging calls, as many as there are CPUs, that has another attribute written.
+HANGING_AGENT = """
+import json, os, sys, threading, time
+from oslo_config import cfg
+from cyborg.accelerator import privileged
+helper, hanging, other = json.loads(sys.argv[1])
+cfg.CONF.set_override('helper_command', helper, privileged.context.cfg_section)
+privileged.opened([])  # starts the helper
+for _ in range(os.cpu_count()):
+    threading.Thread(target=privileged.write, args=(hanging, 'x'), daemon=True).start()
+time.sleep(1)
+privileged.write(other, 'x')
+os._exit(0)
 """
 
 
@@ -216,22 +232,29 @@ class TestInAProcessOfItsOwn:
     """Agent and helper are two processes; the helper has a configuration file."""
 
     @pytest.fixture
-    def ask(self, host, tmp_path):
-        """Why each of these was refused, or None; only these drivers are in the file."""
+    def helper(self, host, tmp_path):
+        """The command of a helper; only these drivers are in its file."""
 
-        def ask(enabled, *deeds):
+        def helper(enabled):
             # the files are ours: no privilege is needed, nor is it to be had everywhere
             file = tmp_path / 'cyborg.conf'
             file.write_text(
                 f'[agent]\nenabled_drivers = {enabled}\n'
                 f'[{privileged.context.cfg_section}]\ncapabilities =\n'
             )
-            python = [sys.executable, '-W', 'ignore', '-c']
-            helper = shlex.join(
-                [*python, HELPER, str(host.sysfs.path.resolve()), '--config-file', str(file)]
+            return shlex.join(
+                [*PYTHON, HELPER, str(host.sysfs.path.resolve()), '--config-file', str(file)]
             )
+
+        return helper
+
+    @pytest.fixture
+    def ask(self, helper):
+        """Why each of these was refused, or None; only these drivers are in the file."""
+
+        def ask(enabled, *deeds):
             told = subprocess.run(
-                [*python, AGENT, json.dumps([helper, deeds])],
+                [*PYTHON, AGENT, json.dumps([helper(enabled), deeds])],
                 text=True,
                 check=True,
                 stdout=subprocess.PIPE,
@@ -258,3 +281,15 @@ class TestInAProcessOfItsOwn:
     def test_it_does_nothing_for_others(self, host, ask):
         [refusal] = ask('intel_qat_driver', ('write', str(host.sysfs.path / WANTED[0]), 'x'))
         assert '(intel_qat_driver) writes' in refusal
+
+    def test_calls_that_hang_on_one_card_do_not_stop_those_of_another(self, host, helper):
+        # given an attribute whose writers hang
+        hanging, other = (host.sysfs.path / name for name in (WANTED[0], WANTED[2]))
+        hanging.unlink()
+        os.mkfifo(hanging)
+        words = json.dumps([helper('nvidia_gpu_driver'), str(hanging), str(other)])
+        try:
+            subprocess.run([*PYTHON, HANGING_AGENT, words], check=True, timeout=30)
+        finally:
+            os.close(os.open(hanging, os.O_RDONLY | os.O_NONBLOCK))  # lets the writers go on
+        assert other.read_text().startswith('x')

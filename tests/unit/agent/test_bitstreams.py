@@ -2,6 +2,7 @@
 """Which images a project may load, and that no file is left behind."""
 
 import hashlib
+import tempfile
 
 import pytest
 from oslo_config import cfg
@@ -9,6 +10,7 @@ from oslo_config import cfg
 from cyborg import conf as options
 from cyborg import errors
 from cyborg.accelerator.driver import Driver
+from cyborg.agent import image_files
 from cyborg.agent.bitstreams import Bitstreams, WantedImage
 from cyborg.agent.driver_guard import Guard
 
@@ -106,6 +108,20 @@ def test_what_was_left_of_an_agent_that_was_killed_is_removed(conf, tmp_path, lo
         (tmp_path / name).write_bytes(b"another host's")
     load(Images())
     assert {path.name for path in tmp_path.iterdir()} == others
+
+
+def test_what_was_left_in_the_directory_of_tempfile_is_removed(tmp_path, monkeypatch):
+    # given a host without a state_path, whose agent was killed
+    monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path))
+    (tmp_path / 'bitstream-compute1-abc').write_bytes(b'half')
+    (tmp_path / 'bitstream-compute1-b-abc').write_bytes(b"another host's")
+    (tmp_path / 'bitstream-compute1-def').mkdir()  # cannot be removed
+    # when it starts again
+    image_files.Files(tmp_path / 'missing', 'compute1', 0)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        'bitstream-compute1-b-abc',
+        'bitstream-compute1-def',
+    }
 
 
 def test_a_host_without_a_glance_says_what_to_set(load):

@@ -186,6 +186,21 @@ def test_a_step_has_a_time_limit_of_its_own(conf):
     driver.gate.set()
 
 
+def test_a_step_that_has_not_ended_fails_although_cleaning_is_not_required(conf):
+    # given a disk whose format hangs, and a step before it that fails
+    conf.set_override('step_timeout', 1, 'cleaning')
+    driver = Washing(fails=['reset'], hangs='format')
+    cleaner, guard = Cleaner(conf, 'compute1'), Guard(driver, 60)
+    # when a handle is cleaned, then the format is the failure
+    with pytest.raises(errors.CleaningFailed, match='Step format failed: .* did not end') as told:
+        cleaner.clean(guard, task(is_cleaning_required=False))
+    assert names(told.value.steps) == ['reset', 'format']
+    # when it has ended, then the handle can be cleaned
+    driver.gate.set()
+    eventually(lambda: not guard.is_hanging('d'))
+    assert len(cleaner.clean(guard, task(is_cleaning_required=False))) == 3
+
+
 def test_a_driver_may_take_longer_to_clean_than_for_other_calls(cleaner):
     class Slow(Washing):
         def clean(self, handle, step, deployable):

@@ -76,6 +76,26 @@ class TestManager:
         with pytest.raises(errors.DriverFailed, match='bitstream_type in Glance is not raw'):
             program(properties={})
 
+    def test_an_image_of_the_operator_empties_the_region(self, host, configure, load, tmp_path):
+        # given an image whose beginning and suffix are those of no known type
+        image = tmp_path / 'blank.bin'
+        image.write_bytes(self.IMAGE)
+        configure(f'[fpga]\nblank_images = inspur_fpga_driver:{image}\n')
+        commands, tool = [], host.tools['cyborg-fpga-load']
+        host.tools['cyborg-fpga-load'] = lambda *words: commands.append(words) or tool(*words)
+        load('inspur_fpga_driver').blank(f'{self.ADDRESS}_region0')
+        assert commands == [('manager', 'fpga0', 'full', str(image))]
+
+    def test_an_image_of_the_operator_with_another_suffix_is_refused(
+        self, configure, load, tmp_path
+    ):
+        image = tmp_path / 'blank.gbs'
+        image.write_bytes(self.IMAGE)
+        configure(f'[fpga]\nblank_images = inspur_fpga_driver:{image}\n')
+        with pytest.raises(errors.DriverFailed, match=f'{image} is not recognized') as told:
+            load('inspur_fpga_driver').blank(f'{self.ADDRESS}_region0')
+        assert 'Glance' not in told.value.faultstring
+
     def test_a_card_that_was_half_written_has_a_fault_until_it_is_written(self, driver, program):
         with pytest.raises(errors.DriverFailed, match='state is "write error"'):
             program(b'noise')
