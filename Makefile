@@ -128,14 +128,18 @@ fuzz: venv  ## new examples: thousands of requests made from the API's descripti
 .venv-cyborgclient: NEEDS = 'python-openstackclient>=10.3.0,<10.4' 'python-cyborgclient>=3.0.0,<4' -e '.[osc]'
 
 # (not at the same time as the other that installs this directory)
-.venv-cyborgclient: | .venv-clients
+.venv-cyborgclient/installed: | .venv-clients/installed
 NEIGHBOURS := .venv-keystone .venv-glance .venv-clients .venv-cyborgclient .venv-tempest .venv-nova
 
-$(NEIGHBOURS) .venv-uwsgi:
-	@echo "Installing $(NEEDS) into $@"
-	@"$(PYTHON)" -m venv $@
-	@$@/bin/python -m pip --disable-pip-version-check --quiet install --no-compile \
-	    -c constraints.txt setuptools $(NEEDS) || { rm -rf $@; exit 1; }
+# One whose installation was interrupted has no `installed`, which tests look for, and is made again.
+$(NEIGHBOURS) .venv-uwsgi: %: %/installed ;
+
+$(patsubst %,%/installed,$(NEIGHBOURS) .venv-uwsgi):
+	@echo "Installing $(NEEDS) into $(@D)"
+	@"$(PYTHON)" -m venv --clear $(@D)
+	@$(@D)/bin/python -m pip --disable-pip-version-check --quiet install --no-compile \
+	    -c constraints.txt setuptools $(NEEDS)
+	@touch $@
 
 # Cyborg with the versions of an OpenStack release, as deployers install it.
 SERIES := 2026.1 2026.2

@@ -1,23 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nova's own libvirt driver makes of our requests what os_acc.libvirt makes of them."""
 
-import json
-import os
-import subprocess
 import uuid
 
 import pytest
 
 import os_acc
 from os_acc import libvirt
+from tests.fixtures import novas_code
 from tests.fixtures.cloud import Cloud
 from tests.fixtures.hosts import SimHost
-from tests.fixtures.processes import ROOT
 
-NOVA = ROOT / '.venv-nova/bin/python'
-pytestmark = pytest.mark.skipif(
-    not NOVA.exists(), reason='needs Nova itself, which make test-services installs'
-)
+pytestmark = novas_code.needs_nova
 GPU, QAT = '0000:3b:00.0', '0000:6b:00.0'
 GROUPS = {'resources:VGPU': '2'}, {'resources:CUSTOM_QAT': '1'}, {'resources:FPGA': '1'}
 
@@ -125,16 +119,7 @@ def provider(cloud, resource_class):
 
 def nova(requests, shown):
     """What Nova makes of requests while libvirt shows these node devices."""
-    run = subprocess.run(
-        [str(NOVA), '-W', 'ignore', '-c', SCRIPT],
-        input=json.dumps([requests, shown]),
-        text=True,
-        cwd='/',
-        capture_output=True,
-        env={**os.environ, 'PYTHONPATH': ''},
-    )
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout.splitlines()[-1])
+    return novas_code.run(SCRIPT, [requests, shown])
 
 
 def node_devices(requests):

@@ -2,22 +2,16 @@
 """Ports of Neutron with device profiles: Nova's own code makes the calls, and the binding profiles
 of the ports."""
 
-import json
-import os
-import subprocess
 import uuid
 
 import pytest
 
+from tests.fixtures import novas_code
 from tests.fixtures.cloud import Cloud
 from tests.fixtures.hosts import SimHost
 from tests.fixtures.identity import Served
-from tests.fixtures.processes import ROOT
 
-NOVA = ROOT / '.venv-nova/bin/python'
-pytestmark = pytest.mark.skipif(
-    not NOVA.exists(), reason='needs Nova itself, which make test-services installs'
-)
+pytestmark = novas_code.needs_nova
 FIRST, SECOND = '0000:18:00.0', '0000:3b:00.0'
 OPTIONS = """
 [nic_devices]
@@ -113,27 +107,16 @@ class Server:
 
     def ask(self, what, **more):
         """What Nova makes of it."""
-        run = subprocess.run(
-            [str(NOVA), '-W', 'ignore', '-c', SCRIPT],
-            input=json.dumps(
-                {
-                    'do': what,
-                    'url': self._cloud.served.url,
-                    'host': 'compute1',
-                    'server': self.uuid,
-                    'flavor': 'fpga',
-                    'ports': self.ports,
-                    'arqs': self.arqs,
-                }
-                | more
-            ),
-            text=True,
-            cwd='/',
-            capture_output=True,
-            env={**os.environ, 'PYTHONPATH': ''},
-        )
-        assert run.returncode == 0, run.stderr
-        return json.loads(run.stdout.splitlines()[-1])
+        given = {
+            'do': what,
+            'url': self._cloud.served.url,
+            'host': 'compute1',
+            'server': self.uuid,
+            'flavor': 'fpga',
+            'ports': self.ports,
+            'arqs': self.arqs,
+        }
+        return novas_code.run(SCRIPT, given | more)
 
 
 def provider(cloud, name):

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """os_acc.weigher: hosts by the accelerators that they have free."""
 
-import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -10,9 +8,9 @@ import sys
 import pytest
 
 from os_acc import weigher
+from tests.fixtures import novas_code
 
 ROOT = pathlib.Path(__file__).parents[3]
-NOVA = ROOT / '.venv-nova/bin/python'
 #: Nova's own handler weighs three hosts, of which the second has most free cards.
 SCRIPT = """
 import json, sys
@@ -114,19 +112,9 @@ def test_the_multiplier_is_an_option():
     assert weigher.AcceleratorWeigher().weight_multiplier(Host()) == 1.0
 
 
-@pytest.mark.skipif(
-    not NOVA.exists(), reason='needs Nova itself, which make test-services installs'
-)
+@novas_code.needs_nova
 def test_novas_scheduler_uses_it():
-    run = subprocess.run(
-        [str(NOVA), '-W', 'ignore', '-c', SCRIPT],
-        text=True,
-        cwd=ROOT,
-        capture_output=True,
-        env=os.environ | {'PYTHONPATH': str(ROOT)},
-    )
-    assert run.returncode == 0, run.stderr
-    assert json.loads(run.stdout.splitlines()[-1]) == {
+    assert novas_code.run(SCRIPT, path=str(ROOT)) == {
         'spread': [['many', 1.0], ['some', 0.5], ['few', 0.25]],
         'pack': [['few', -0.25], ['some', -0.5], ['many', -1.0]],
         'none': [['a', 0.0], ['b', 0.0]],
