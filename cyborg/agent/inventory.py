@@ -277,7 +277,13 @@ class Inventory:
             for device in report.devices
             for part in device.deployables
         }
-        plan = self._call_conductor(asker, report)
+        try:
+            plan = self._call_conductor(asker, report)
+        except Exception:
+            # It may be stored nevertheless. The next round reports again, even if it finds what
+            # was reported before this one.
+            self._digest = None
+            raise
         LOG.info('Reported %s devices of %s.', len(report.devices), self._hostname)
         self._digest = report.digest
         self._planned = self._unpublished = plan.providers
