@@ -84,10 +84,27 @@ class Waiter:
                 raise errors.ProgramFailed(
                     uuid=started.uuid, why='it was removed meanwhile.'
                 ) from error
-            return not _goes_on(seen, started)
+            return self._is_programmed(context, seen, started)
 
         self._wait(is_over, f'the programming of {started.uuid}', begin)
         return seen
+
+    def _is_programmed(
+        self, context: RequestContext, seen: objects.Deployable, started: objects.Deployable
+    ) -> bool:
+        """Returns whether the requested image is loaded, or was. Raises ProgramFailed if that has
+        failed."""
+        if seen.program_task_uuid != started.program_task_uuid:
+            # the deployable tells of an image that somebody had loaded since
+            try:
+                return bool(self._conductor.is_programmed(context, started.program_task_uuid))
+            except errors.IncompatibleRelease as error:
+                raise errors.ProgramFailed(
+                    uuid=seen.uuid, why='another image was loaded before the result could be read.'
+                ) from error
+        if not seen.is_programming and seen.program_error is not None:
+            raise errors.ProgramFailed(uuid=seen.uuid, why=seen.program_error)
+        return not seen.is_programming
 
     def _wait(self, is_over: Callable[[], bool], what: str, begin: float | None) -> None:
         """Call ``is_over`` until it returns True or the time is up. Returns at once if too many
@@ -108,18 +125,3 @@ class Waiter:
             LOG.warning('Cannot see the progress of %s.', what)
         finally:
             self._places.release()
-
-
-def _goes_on(seen: objects.Deployable, started: objects.Deployable) -> bool:
-    """Returns whether the requested image is still being loaded. Raises ProgramFailed if that has
-    failed."""
-    is_same_task = seen.program_task_uuid == started.program_task_uuid
-    if seen.is_programming and (is_same_task or seen.program_image == started.program_image):
-        return True  # also if another request for the same image was made
-    if is_same_task and seen.program_error is not None:
-        raise errors.ProgramFailed(uuid=seen.uuid, why=seen.program_error)
-    if seen.bitstream_id != started.program_image:
-        raise errors.ProgramFailed(
-            uuid=seen.uuid, why='another image was loaded before the result could be read.'
-        )
-    return False

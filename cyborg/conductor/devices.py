@@ -84,6 +84,12 @@ class Devices(Endpoint):
             return deployables.get(unit.session, uuid)
 
     @exposed
+    def is_programmed(self, context: RequestContext, task_uuid: str) -> bool:
+        """Called by the API if other images were loaded before it could read a result."""
+        with self.db.reader() as session:
+            return tasks.is_programmed(session, task_uuid)
+
+    @exposed
     def list_attributes(
         self, context: RequestContext, filters: dict[str, Any], page: dict[str, Any], nested: bool
     ) -> list[objects.Attribute]:

@@ -287,6 +287,11 @@ class ConductorAPI:
             objects.Deployable, context, 'program_deployable', uuid=uuid, image_uuid=image_uuid
         )
 
+    def is_programmed(self, context: RequestContext, task_uuid: str) -> bool:
+        """Returns whether a task has loaded its image; raises ProgramFailed if it has failed.
+        Conductors of earlier releases do not have this: IncompatibleRelease is raised."""
+        return self._read(bool, context, 'is_programmed', task_uuid=task_uuid)
+
     def list_hand_backs(
         self, context: RequestContext, filters: Filters, page: Page, device_uuid: str
     ) -> list[objects.HandBack]:

@@ -354,6 +354,18 @@ def program_for_operator(unit: UnitOfWork, uuid: str, image_uuid: str) -> None:
     program(unit, part, {'bitstream_id': image_uuid})
 
 
+def is_programmed(session: Session, uuid: str) -> bool:
+    """Returns whether a task has loaded its image, also if others were loaded since. Raises
+    ProgramFailed if it has failed."""
+    task = tasks.one(session, uuid)
+    if task is not None and task.state in (TaskState.OPEN, TaskState.DONE):
+        return task.state == TaskState.DONE
+    raise errors.ProgramFailed(
+        uuid=task.deployable_uuid if task else 'of an unknown task',
+        why=task and task.error or 'it was cancelled.',
+    )
+
+
 def is_wanted(session: Session, hostname: str, uuid: str) -> bool:
     """Returns whether a host must still perform a task. One that loads an image for a request stays
     open when the request has ended: its tool may be running, so the host has to end it."""

@@ -124,6 +124,11 @@ def open_one(session: orm.Session, hostname: str, uuid: str) -> Task | None:
     )
 
 
+def one(session: orm.Session, uuid: str) -> Task | None:
+    """Returns a task, open or finished, not locked."""
+    return session.scalar(sa.select(Task).where(Task.uuid == uuid))
+
+
 def requests_of(session: orm.Session, uuids: Collection[str]) -> set[str]:
     """Returns the requests of these tasks."""
     return {

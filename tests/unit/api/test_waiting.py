@@ -27,6 +27,9 @@ class Answers:
     def get_deployable(self, context, uuid):
         return self._next(uuid)
 
+    def is_programmed(self, context, task_uuid):
+        return self._next(task_uuid)
+
     def bind_arqs(self, context, bindings):
         return self._next(bindings)
 
@@ -184,25 +187,25 @@ def test_the_wait_ends_when_the_image_is_loaded():
     assert conductor.filters == [uuid(1)] * 3
 
 
-def test_what_is_asked_for_once_more_is_waited_for_too():
-    conductor = Answers(part('a', task=2), part(loaded='a', task=2))
-    assert waiter(conductor, Clock()).program(CONTEXT, part('a')).bitstream_id == 'a'
+def test_what_others_had_loaded_since_does_not_hide_the_result():
+    conductor = Answers(part('a'), part('b', task=2), False, part('b', task=2), True)
+    assert waiter(conductor, Clock()).program(CONTEXT, part('a')).program_image == 'b'
+    assert conductor.filters == [uuid(1)] * 5
 
 
 @pytest.mark.parametrize(
     ('seen', 'sentence'),
     [
-        (part(error='The card is on fire.'), 'on fire'),
-        (part(error='The card is on fire.', loaded='b'), 'on fire'),
-        (errors.DeployableNotFound(uuid=uuid(1)), 'was removed'),
-        (part('b', task=2), 'another image was loaded'),
-        (part(loaded='b', task=2), 'another image was loaded'),
-        (part(error='Of the other one.', task=2), 'another image was loaded'),
+        ([part(error='The card is on fire.')], 'on fire'),
+        ([part(error='The card is on fire.', loaded='b')], 'on fire'),
+        ([errors.DeployableNotFound(uuid=uuid(1))], 'was removed'),
+        ([part('b', task=2), errors.ProgramFailed(uuid=uuid(1), why='A fire.')], 'A fire'),
+        ([part('b', task=2), errors.IncompatibleRelease(why='Old.')], 'another image was loaded'),
     ],
 )
 def test_what_will_not_be_there_is_an_error(seen, sentence):
     with pytest.raises(errors.ProgramFailed, match=sentence):
-        waiter(Answers(seen), Clock()).program(CONTEXT, part('a'))
+        waiter(Answers(*seen), Clock()).program(CONTEXT, part('a'))
 
 
 def test_what_takes_longer_is_shown_as_it_is():

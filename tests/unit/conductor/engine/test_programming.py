@@ -402,6 +402,24 @@ def test_what_an_operator_loads_is_always_wanted(host):
     assert not is_wanted(host, program)
 
 
+def test_the_result_of_a_task_is_known_after_others_were_loaded(host):
+    def is_programmed(task):
+        with host.db.reader() as session:
+            return tasks.is_programmed(session, task.uuid)
+
+    host.report(region())
+    program_for_operator(host)
+    [first] = host.report(region()).tasks
+    assert not is_programmed(first)
+    load(host, first)
+    program_for_operator(host)
+    [second] = host.report(region()).tasks
+    host.finish(second, 'The card is on fire.', can_retry=False)
+    assert is_programmed(first)
+    with pytest.raises(errors.ProgramFailed, match='on fire'):
+        is_programmed(second)
+
+
 def test_an_operator_does_not_rely_on_a_task_whose_request_has_ended(host):
     host.report(region())
     host.bind(host.request(GROUP))
