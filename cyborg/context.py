@@ -5,6 +5,8 @@ from typing import Any, Self
 
 from oslo_context import context
 
+from cyborg.objects import manifests
+
 
 class RequestContext(context.RequestContext):
     """The context of oslo.context, and whether the caller is a service or sent a service token."""
@@ -24,7 +26,8 @@ class RequestContext(context.RequestContext):
         self.is_service_user = is_service_user
         #: the same if a request that creates something is repeated; None: it is not repeated
         self.idempotency_key = idempotency_key
-        #: the newest RPC version that the sender of the message reads; None: it does not say
+        #: the newest RPC version that the sender of the message reads, the oldest if it does not
+        #: say; None: this did not come with a message
         self.reads: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -43,7 +46,7 @@ class RequestContext(context.RequestContext):
             idempotency_key=values.get('idempotency_key'),
             **kwargs,
         )
-        made.reads = values.get('reads')
+        made.reads = values.get('reads') or manifests.OLDEST
         return made
 
     @property

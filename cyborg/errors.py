@@ -5,21 +5,34 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
+#: Characters of a message. Messages quote drivers and tools, and are stored in columns of 64 KiB,
+#: sometimes several in one.
+LONGEST = 4000
+
 
 class CyborgError(Exception):
     """The base class. An error without a class of its own is a bug, hence 500."""
 
     code = HTTPStatus.INTERNAL_SERVER_ERROR
     template = 'Cyborg failed unexpectedly.'
+    #: The RPC version that was new in the release that added the class. A caller that reads an
+    #: older one does not have the class, and gets an error of a base class that it has.
+    since = '2.0'
 
     def __init__(self, message: str | None = None, **facts: Any) -> None:
         self.kwargs = facts  # oslo.messaging rebuilds the error from args and kwargs
-        super().__init__(message or self.template.format(**facts))
+        super().__init__(_storable(message or self.template.format(**facts)))
 
     @property
     def faultstring(self) -> str:
         """The message. str() of an error that came by RPC also has a traceback."""
         return str(self.args[0])
+
+
+def _storable(message: str) -> str:
+    """Returns a message that each database stores: PostgreSQL takes no NUL."""
+    message = message.replace('\0', '\ufffd')
+    return message if len(message) <= LONGEST else f'{message[: LONGEST - 1]}…'
 
 
 class BadRequest(CyborgError):
@@ -68,6 +81,7 @@ class Unavailable(CyborgError):
 
 
 class IdempotencyKeyReused(Unprocessable):
+    since = '2.1'
     template = (
         'This Idempotency-Key was sent before with another request; use a new key for each '
         'request, and the same key only to repeat a request.'
@@ -75,6 +89,7 @@ class IdempotencyKeyReused(Unprocessable):
 
 
 class IdempotencyKeySpent(Conflict):
+    since = '2.1'
     template = (
         'The objects that the request with this Idempotency-Key created were deleted since; use a '
         'new key to create others.'
@@ -82,10 +97,12 @@ class IdempotencyKeySpent(Conflict):
 
 
 class IncompatibleRelease(Unavailable):
+    since = '2.1'
     template = 'Two services of Cyborg are of releases that do not understand each other: {why}'
 
 
 class UnknownTask(Unavailable):
+    since = '2.1'
     template = (
         'The agent of {host} is of an earlier release, which does not know the task {kind}: '
         'upgrade it.'
@@ -93,6 +110,7 @@ class UnknownTask(Unavailable):
 
 
 class TaskNotWanted(Conflict):
+    since = '2.1'
     template = 'The request that needed the image has ended: nothing was loaded.'
 
 
@@ -135,6 +153,7 @@ class ProfileDisabled(Conflict):
 
 
 class OverLimit(Forbidden):
+    since = '2.1'
     template = (
         'Project {project} has {used} accelerator requests and may have {limit}: {wanted} more are '
         'too many. Delete requests that are not needed, or ask an administrator to raise the '
@@ -143,6 +162,7 @@ class OverLimit(Forbidden):
 
 
 class LimitUnavailable(Unavailable):
+    since = '2.1'
     template = (
         'No accelerator request can be created, since its limit cannot be read from Keystone: '
         '{why} Try again later. Operators: see [oslo_limit]; [conductor] limit_requests = false '
@@ -226,10 +246,12 @@ class AlreadyPlugged(Conflict):
 
 
 class ServerImageUnread(Conflict):
+    since = '2.1'
     template = 'The properties of image {image} of the server must be read from Glance first.'
 
 
 class ServerImageRefused(Conflict):
+    since = '2.1'
     template = (
         'The properties of image {image} of the server name a bitstream that cannot be loaded: '
         '{why}'
@@ -249,10 +271,12 @@ class DeployableNotFound(NotFound):
 
 
 class HandleNotFound(NotFound):
+    since = '2.1'
     template = 'Device {device} has no handle {uuid}; list its hand-backs to see which it has.'
 
 
 class NotQuarantined(Conflict):
+    since = '2.1'
     template = 'Handle {uuid} is not quarantined: {why}'
 
 
@@ -293,6 +317,12 @@ class DriverNotFound(CyborgError):
 
 class DriverFailed(CyborgError):
     template = 'Driver {name} failed: {why}'
+
+
+class NotLoaded(DriverFailed):
+    """Raised by ``program`` of a driver that has refused an image before it changed the device."""
+
+    since = '2.1'
 
 
 class CleaningFailed(CyborgError):

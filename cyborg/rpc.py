@@ -113,6 +113,21 @@ def expecting_errors(method: Callable[P, R]) -> Callable[P, R]:
     return told
 
 
+def as_known(error: errors.CyborgError, reads: str | None) -> errors.CyborgError:
+    """Returns an error of a class that a caller knows, with the same message: the error itself, or
+    one of a base class if the caller's release does not have the class. Otherwise the caller could
+    not rebuild the error, and would answer 500.
+
+    :param reads: the newest RPC version that the caller reads; None: the error is not sent
+    """
+    if reads is None:
+        return error
+    version = manifests.parsed(reads)
+    kinds = (each for each in type(error).__mro__ if issubclass(each, errors.CyborgError))
+    kind = next(each for each in kinds if manifests.parsed(each.since) <= version)
+    return error if kind is type(error) else kind(error.faultstring)
+
+
 def transport(conf: cfg.ConfigOpts) -> Any:
     """Return the RPC transport. ``conf`` must be cfg.CONF: oslo.messaging reads global options."""
     messaging.set_transport_defaults(EXCHANGE)

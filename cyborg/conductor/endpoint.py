@@ -45,11 +45,19 @@ def exposed(method: Callable[P, R]) -> Callable[P, R]:
                 raise errors.Unavailable(
                     'The database is not available; try again later.'
                 ) from error
-            except errors.CyborgError:
+            except errors.CyborgError as error:
                 timer.result = 'refused'
-                raise
+                known = rpc.as_known(error, _reader(args))
+                if known is error:
+                    raise
+                raise known from error
 
     return answer
+
+
+def _reader(arguments: tuple[object, ...]) -> str | None:
+    """Returns the RPC version that the caller of a method reads."""
+    return next((each.reads for each in arguments if isinstance(each, RequestContext)), None)
 
 
 class Endpoint:

@@ -13,14 +13,16 @@ from cyborg import context, errors, objects, rpc, rpc_versions
 from cyborg.agent.rpcapi import AgentAPI
 from cyborg.cmd import startup, status
 from cyborg.conductor.agent_versions import LowestVersion
+from cyborg.conductor.endpoint import Endpoint, exposed
 from cyborg.conductor.rpcapi import ConductorAPI
 from cyborg.db.sqlalchemy import agents, clock, models, online_migrations
 from cyborg.objects import manifests, object_lists
 from tests.fixtures import recorded_objects
 
-RECORDED = json.loads(
-    (pathlib.Path(__file__).parents[1] / 'fixtures/previous_release.json').read_text()
-)
+FIXTURES = pathlib.Path(__file__).parents[1] / 'fixtures'
+RECORDED = json.loads((FIXTURES / 'previous_release.json').read_text())
+#: the names of the classes in cyborg/errors.py of the previous release
+PREVIOUS_ERRORS = set(json.loads((FIXTURES / 'previous_errors.json').read_text()))
 NEWEST = objects.Serializer()
 NAMES = sorted(recorded_objects.classes())
 
@@ -388,6 +390,55 @@ def test_an_argument_that_an_older_conductor_does_not_have_is_left_out(transport
     serve('2.0')
     client = rpc.Client(transport, rpc.CONDUCTOR, added={'create_arqs': {'key': '2.1'}})
     assert client.call(context.internal(), 'create_arqs', profile_name='p', key=key) == []
+
+
+def errors_of_this_release():
+    return {
+        name: each
+        for name, each in vars(errors).items()
+        if isinstance(each, type) and issubclass(each, errors.CyborgError)
+    }
+
+
+def test_an_error_that_the_previous_release_lacks_says_since_when_it_exists():
+    present = errors_of_this_release()
+    assert {name for name in present if present[name].since == manifests.OLDEST} <= PREVIOUS_ERRORS
+    assert {each.since for each in present.values()} <= set(manifests.CHANGES)
+
+
+class Refusing(Endpoint):
+    """A conductor of this release that refuses every call with one error."""
+
+    def __init__(self, error):
+        self._error = error
+
+    @exposed
+    def create_arqs(self, context, profile_name):
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ('reads', 'expected'),
+    [(None, 'Forbidden'), ('2.0', 'Forbidden'), ('2.1', 'OverLimit'), ('2.999', 'OverLimit')],
+)
+def test_a_caller_gets_an_error_of_a_class_that_it_knows(transport, monkeypatch, reads, expected):
+    """A caller cannot rebuild an error of another class, and the API would answer 500."""
+
+    def serialize_context(serializer, ctxt):
+        return ctxt.to_dict() | ({} if reads is None else {'reads': reads})
+
+    monkeypatch.setattr(rpc.ContextSerializer, 'serialize_context', serialize_context)
+    refusal = errors.OverLimit('It has all the requests that it may have.')
+    server = rpc.Server(transport, rpc.CONDUCTOR, 'conductor', [Refusing(refusal)])
+    server.start()
+    try:
+        with pytest.raises(errors.Forbidden) as raised:
+            ConductorAPI(transport).create_arqs(context.internal(), 'p')
+    finally:
+        server.stop()
+        server.wait()
+    assert type(raised.value).__name__.removesuffix('_Remote') == expected
+    assert raised.value.faultstring.splitlines()[0] == 'It has all the requests that it may have.'
 
 
 @pytest.mark.parametrize(('reads', 'is_table'), [(None, False), ('2.0', False), ('2.1', True)])
