@@ -62,8 +62,9 @@ def fault(function: Node, tolerated: dict[str, int]) -> str | None:
         return f'{function.name} does not answer any more: reset or replace it.'
     for severity, limit in tolerated.items():
         if errors_counted(function, severity) > limit:
+            amount = f'more than {limit} ' if limit else ''
             return (
-                f'{function.name} had more than {limit} {severity} PCI errors since it was '
+                f'{function.name} had {amount}{severity} PCI errors since it was '
                 'found: look at the kernel log; removing it and rescanning the bus, or a '
                 'reboot, starts the count anew.'
             )

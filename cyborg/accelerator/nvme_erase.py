@@ -140,7 +140,16 @@ def wait_for_namespaces(disk: Function, method: str) -> None:
             'or set [cleaning] nvme_erase to sanitize-block.'
         )
     deadline = time.monotonic() + PATIENCE
-    while missing := sorted(active - {node.number('nsid') for node in host_usage.disks(disk)}):
+    while True:
+        numbers = (node.number('nsid') for node in host_usage.disks(disk))
+        found = {number for number in numbers if number is not None}
+        if strangers := sorted(found - active):  # the list is not what we take it for
+            raise errors.DriverFailed(
+                f'nvme list-ns of {disk.address} does not list namespaces of the kernel: '
+                f'{_numbers(strangers)}.'
+            )
+        if not (missing := sorted(active - found)):
+            return
         if time.monotonic() > deadline:
             raise errors.DriverFailed(
                 f'{disk.address} has namespaces without a block device, so they cannot be '

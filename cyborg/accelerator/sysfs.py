@@ -21,6 +21,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from cyborg.accelerator.tool_output import Output
+
 ROOT = Path('/sys')
 PROC = Path('/proc')
 #: Bytes of an attribute that are read. Most attributes fit into a page.
@@ -32,8 +34,6 @@ OWN_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 GRACE = 5.0
 #: Seconds after which we look again at processes that were killed: at first, and at most.
 PAUSE, LONGEST_PAUSE = 0.05, 10.0
-#: Number of lines at the end of a tool's output that an error quotes.
-LAST_LINES = 5
 
 Writer = Callable[[Path, str], None]
 #: A command, and the seconds after which it is killed; None: never.
@@ -266,26 +266,23 @@ def run(command: Sequence[str], timeout: float | None = None, path: str | None =
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
-        errors='replace',
         start_new_session=True,
     )
+    output = Output(process)
     try:
-        output, complaint = process.communicate(timeout=timeout)
+        output.read(timeout)
     except subprocess.TimeoutExpired:
         raise TimeoutError(
-            f'{name} did not end within {timeout:.0f} seconds and {_kill(process)}'
+            f'{name} did not end within {timeout:.0f} seconds and {_kill(process, output)}'
         ) from None
     except BaseException:
-        _kill(process)
+        _kill(process, output)
         raise
     if process.returncode < 0:
-        raise OSError(
-            f'{name} was killed by {_signal(-process.returncode)}{_quoted(complaint or output)}'
-        )
+        raise OSError(f'{name} was killed by {_signal(-process.returncode)}{output.quoted}')
     if process.returncode:
-        raise OSError(f'{name} ended with {process.returncode}{_quoted(complaint or output)}')
-    return output
+        raise OSError(f'{name} ended with {process.returncode}{output.quoted}')
+    return output.text
 
 
 def leashed(command: Sequence[str | Path], path: str | None = None) -> list[str | Path]:
@@ -311,18 +308,16 @@ def _own_tool(name: str) -> str | None:
     )
 
 
-def _kill(process: 'subprocess.Popen[str]') -> str:
+def _kill(process: 'subprocess.Popen[bytes]', output: Output) -> str:
     """Kill a tool and its children. Returns that it has ended, with its last lines."""
     said = ''
     _kill_group(process)
     try:
-        output, complaint = process.communicate(timeout=GRACE)
-        said = _quoted(complaint or output)
+        output.read(GRACE)
+        said = output.quoted
     except subprocess.TimeoutExpired:
         # it is blocked in the kernel, or a child that left its process group holds the pipes
-        for pipe in (process.stdout, process.stderr):
-            if pipe is not None:
-                pipe.close()
+        output.close()
     finally:
         end(process)
     return f'was killed{said}'
@@ -375,12 +370,6 @@ def _is_member(thread: str, group: int) -> bool:
         raise_own(error)
         return False
     return int(member) == group and state not in 'ZX'
-
-
-def _quoted(said: str) -> str:
-    """Returns the last lines of a tool's output, for the end of a sentence."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return f': {" / ".join(lines[-LAST_LINES:])}' if lines else ' without output'
 
 
 def _signal(number: int) -> str:

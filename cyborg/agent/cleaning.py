@@ -4,10 +4,8 @@
 import functools
 import os
 import re
-import select
 import stat
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +14,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from cyborg import errors, objects
-from cyborg.accelerator import cleaning, driver, pci, sysfs
+from cyborg.accelerator import cleaning, driver, pci, sysfs, tool_output
 from cyborg.agent.driver_guard import Guard
 from cyborg.objects import Cleaning
 
@@ -40,11 +38,6 @@ ENVIRONMENT = {
     'PATH': '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
     'LANG': 'C.UTF-8',
 }
-#: bytes of the output of a script that are read
-LONGEST_OUTPUT = 64 * 1024
-#: the last lines of it, and characters of each, that are in the error if the script fails
-LAST_LINES = 5
-LONGEST_LINE = 200
 
 Act = Callable[[], None]
 
@@ -231,7 +224,7 @@ def run(path: Path, environment: Mapping[str, str], seconds: float) -> None:
     If the agent is killed, so is the script, but not the processes that it started: they go on,
     unless systemd or the container ends them, see ``sysfs.leashed``.
     """
-    with tempfile.TemporaryFile() as output, sysfs.running(str(path)):
+    with sysfs.running(str(path)):
         try:
             # its own process group, so that killpg() finds everything it starts
             process = subprocess.Popen(
@@ -239,7 +232,7 @@ def run(path: Path, environment: Mapping[str, str], seconds: float) -> None:
                 cwd='/',
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,
-                stdout=output,
+                stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
@@ -247,10 +240,12 @@ def run(path: Path, environment: Mapping[str, str], seconds: float) -> None:
             raise errors.CleaningFailed(
                 f'{path} cannot be run: {error.strerror or error}.'
             ) from error
+        output = tool_output.Output(process)
         try:
-            is_ended = _wait(process.pid, seconds)
+            is_ended = output.read_until_exit(seconds)
         finally:
             code = sysfs.end(process)
+            output.read_rest()
         if is_ended and code == 0:
             return
         how = (
@@ -260,27 +255,8 @@ def run(path: Path, environment: Mapping[str, str], seconds: float) -> None:
             if code > 0
             else f'was ended by signal {-code}'
         )
-        said = _last_lines(output.fileno())
+        said = tool_output.last_lines(output.text)
         raise errors.CleaningFailed(f'{path} {how}{f": {said}" if said else "."}')
-
-
-def _wait(process: int, seconds: float) -> bool:
-    """Return whether a process ends within ``seconds``. The caller still has to reap it."""
-    file = os.pidfd_open(process)
-    try:
-        return bool(select.select([file], [], [], seconds)[0])
-    finally:
-        os.close(file)
-
-
-def _last_lines(file: int) -> str:
-    size = os.fstat(file).st_size
-    text = os.pread(file, LONGEST_OUTPUT, max(size - LONGEST_OUTPUT, 0))
-    lines = text.decode(errors='replace').replace('\0', '\ufffd').split('\n')
-    return ' / '.join(
-        line.strip()[:LONGEST_LINE]
-        for line in [each for each in lines if each.strip()][-LAST_LINES:]
-    )
 
 
 def _timed(name: str, act: Act) -> objects.Step:

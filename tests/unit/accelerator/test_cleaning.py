@@ -447,6 +447,20 @@ def test_a_list_of_all_that_does_not_fit_is_told(disk, clean, listing, everythin
         clean(disk, 'format')
 
 
+@pytest.mark.parametrize('said', ['', 'nsid 1\nnsid 2\n', '[   0]:0x2\n'])
+def test_a_list_without_a_namespace_that_the_kernel_has_found_is_told(
+    host, load, clean, listing, said
+):
+    host.plug_in('144d:a80a', at=DISK, nvme={'namespaces': [{}, {'late': 1}]})
+    disk = load('nvme_driver')
+    before = list(disk.discover())
+    host.have_guest_use(DISK)
+    listing(said, said)
+    sentence = why(clean, disk, 'format', before=before)
+    assert 'nvme list-ns of 0000:c1:00.0 does not list namespaces of the kernel: 1.' in sentence
+    assert host.traces(DISK) == ['registers', 'namespace 1', 'namespace 2']
+
+
 def test_a_controller_that_does_not_live_is_told(host, disk, clean, monkeypatch):
     monkeypatch.setattr(nvme_erase, 'PATIENCE', 0.05)
     host.tree.set_text(f'{host.tree.real("class/nvme/nvme0")}/state', 'connecting')

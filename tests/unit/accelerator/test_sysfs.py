@@ -4,6 +4,7 @@
 import errno
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cyborg.accelerator import sysfs
+from cyborg.accelerator import sysfs, tool_output
 from cyborg.accelerator.sysfs import Sysfs
 from tests.fixtures.cloud import eventually
 
@@ -201,6 +202,29 @@ class TestTools:
         make_tool('seq 1 100\nexit 1')
         with pytest.raises(OSError, match='ended with 1: 96 / 97 / 98 / 99 / 100$'):
             sysfs.run(['tool'], path=str(tmp_path))
+
+    def test_a_long_line_of_a_tool_is_cut_and_can_be_stored(self, make_tool, tmp_path):
+        make_tool("printf 'a\\0'; yes | head -c 100000 | tr -d '\\n'; exit 1")
+        with pytest.raises(OSError, match='tool ended with 1: a\ufffdy+$') as raised:
+            sysfs.run(['tool'], path=str(tmp_path))
+        assert len(str(raised.value)) < 300
+
+    @pytest.mark.parametrize('stream', [1, 2])
+    def test_a_tool_that_prints_without_end_is_killed_and_does_not_fill_the_memory(
+        self, make_tool, tmp_path, stream
+    ):
+        make_tool(f'exec yes >&{stream}')
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with pytest.raises(TimeoutError, match='and was killed: y / y / y / y / y$'):
+            sysfs.run(['tool'], 1, path=f'{tmp_path}:{os.environ["PATH"]}')
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        assert grown < 64 * 1024  # KiB
+
+    def test_of_a_long_output_the_end_is_answered(self, make_tool, tmp_path):
+        make_tool('yes | head -c 5000000; yes | head -c 5000000 >&2; echo done')
+        said = sysfs.run(['tool'], 60, path=str(tmp_path))
+        assert said.endswith('y\ndone\n')
+        assert len(said) <= 2 * tool_output.LONGEST_OUTPUT
 
     def test_a_tool_that_fails_without_a_word_says_so(self, make_tool, tmp_path):
         make_tool('exit 7')

@@ -3,6 +3,7 @@
 
 import errno
 import os
+import resource
 import signal
 import threading
 import time
@@ -278,6 +279,21 @@ def test_a_script_that_fails_tells_its_last_lines(cleaner, script):
         '10-noisy ended with 3: 97 / 98 / 99 / 100 / the disk is stuck'
     )
     assert names(told.steps)[-1] == 'washing/10-noisy'
+
+
+def test_a_script_that_prints_without_end_fills_neither_disk_nor_memory(conf, script):
+    conf.set_override('script_timeout', 2, 'cleaning')
+    script('10-noisy', 'test -p /proc/self/fd/1 || exit 3\nexec yes')
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    told = failure(Cleaner(conf, 'compute1'), Washing())
+    assert told.faultstring.endswith('did not end within 2 seconds: y / y / y / y / y')
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024  # KiB
+
+
+def test_a_process_that_a_script_leaves_may_keep_its_output(cleaner, script, tmp_path):
+    script('10-daemon', f'echo begun; setsid sleep 600 & echo $! > {tmp_path}/child; exit 1')
+    assert failure(cleaner, Washing()).faultstring.endswith('10-daemon ended with 1: begun')
+    os.kill(int((tmp_path / 'child').read_text()), signal.SIGKILL)
 
 
 def test_a_script_that_a_signal_ends_has_failed(cleaner, script):
