@@ -10,14 +10,21 @@ configuration files, not from its caller.
 import errno
 import functools
 import os
+import sys
 import threading
 from pathlib import Path
 
 from oslo_config import cfg
-from oslo_privsep import capabilities, priv_context
 
 from cyborg import conf
 from cyborg.accelerator import driver, sysfs
+
+try:
+    from oslo_privsep import capabilities, priv_context
+except ModuleNotFoundError:
+    # The version in OpenStack 2026.1 requires eventlet, which cyborg/__init__.py keeps out.
+    sys.modules.pop('eventlet', None)
+    from oslo_privsep import capabilities, priv_context
 
 context = priv_context.PrivContext(
     'cyborg',

@@ -275,4 +275,5 @@ def main() -> None:
         parser_conf = startup.CONF
         upgradecheck.register_cli_options(parser_conf, checks)
         startup.configure()
+        upgradecheck.CONF = parser_conf  # main() of the library sets it; check() reads --json there
         sys.exit(upgradecheck.run(parser_conf))
