@@ -125,8 +125,12 @@ class Driver(abc.ABC):
         ``properties`` are those of the image in Glance, as text. The agent calls this only for
         deployables with ``is_programmable``, and for one deployable of a device at a time. It
         may load the same image again. The time limit is ``[agent] program_timeout``.
+
+        Raises errors.NotLoaded if it refuses the image before it changes anything. After any other
+        error the content of the deployable counts as unknown, and its device has a fault until the
+        next report.
         """
-        raise errors.DriverFailed(name=self.name, why=f'{deployable} cannot be programmed.')
+        raise errors.NotLoaded(name=self.name, why=f'{deployable} cannot be programmed.')
 
     def may_write(self, path: Path, text: str) -> bool:
         """Returns whether this is one of the attributes that it ``writes``, on a device that it

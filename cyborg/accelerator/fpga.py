@@ -289,7 +289,9 @@ class Driver(pci.Driver):
         try:
             self.sysfs.run(*loader.command(found))
         except OSError as error:
-            raise self._refusal(deployable, str(error)) from error
+            raise errors.DriverFailed(
+                name=self.name, why=_not_programmed(deployable, str(error))
+            ) from error
         if loader.tool.is_for_flash:
             self._flash.note(card, self.shell(card)[0])
 
@@ -351,7 +353,9 @@ class Driver(pci.Driver):
         match = NAME.fullmatch(deployable)
         card = pci.Function.at(self.sysfs, match['card'] if match else 'nothing')
         if match is None or not card.exists() or card.is_virtual or not self.model(card):
-            raise self._refusal(deployable, 'it is not present')
+            raise errors.DriverFailed(
+                name=self.name, why=_not_programmed(deployable, 'it is not present')
+            )
         if match['region'] is None:
             return card, None
         try:
@@ -360,7 +364,9 @@ class Driver(pci.Driver):
             regions = {each.number: each for each in self.regions(card)}
             return card, regions[int(match['region'])]
         except (pci.Unusable, KeyError) as error:
-            raise self._refusal(deployable, f'it is not present: {error}') from error
+            raise errors.DriverFailed(
+                name=self.name, why=_not_programmed(deployable, f'it is not present: {error}')
+            ) from error
 
     @staticmethod
     def _misfit(region: Region, image: fpga_images.Image) -> str | None:
@@ -389,10 +395,8 @@ class Driver(pci.Driver):
         except pci.Unusable:
             return
 
-    def _refusal(self, deployable: str, why: str) -> errors.DriverFailed:
-        return errors.DriverFailed(
-            name=self.name, why=f'{deployable} cannot be programmed: {why.rstrip(".")}.'
-        )
+    def _refusal(self, deployable: str, why: str) -> errors.NotLoaded:
+        return errors.NotLoaded(name=self.name, why=_not_programmed(deployable, why))
 
     @staticmethod
     def _broken(card: pci.Function) -> str | None:
@@ -404,6 +408,10 @@ class Driver(pci.Driver):
                     'image anew.'
                 )
         return None
+
+
+def _not_programmed(deployable: str, why: str) -> str:
+    return f'{deployable} cannot be programmed: {why.rstrip(".")}.'
 
 
 def _managers(card: pci.Function) -> list[Node]:

@@ -144,7 +144,11 @@ def _gbs_interface(file: IO[bytes]) -> str:
     length = int.from_bytes(file.read(4), 'little')
     if not 0 < length <= LONGEST_DESCRIPTION:
         raise Unfit('the image is not recognized: it has no description')
-    description = json.loads(file.read(length))
+    try:
+        description = json.loads(file.read(length))
+    except (ValueError, RecursionError) as error:
+        # the error may quote all of it
+        raise Unfit('the image is not recognized: its description is not JSON') from error
     try:
         return str(uuid.UUID(description['afu-image']['interface-uuid']))
     except (ValueError, TypeError, KeyError, AttributeError) as error:

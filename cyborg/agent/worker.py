@@ -393,12 +393,16 @@ class Worker:
             with self._lock:  # an earlier removal does not matter to what is loaded now
                 self._undisturbed.add(task.uuid)
             self._note(task, f'Loading image {image.uuid}.')
-            guard.program(
-                task.device_key,
-                task.deployable_name.removeprefix(f'{self._hostname}_'),
-                image.path,
-                image.properties,
-            )
+            try:
+                guard.program(
+                    task.device_key,
+                    task.deployable_name.removeprefix(f'{self._hostname}_'),
+                    image.path,
+                    image.properties,
+                )
+            except errors.NotLoaded:
+                facts['is_touched'] = False
+                raise
             facts['content'] = self._content(guard, task)
         LOG.info('Loaded image %s into %s.', image.uuid, task.deployable_name)
 

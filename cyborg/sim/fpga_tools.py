@@ -286,6 +286,15 @@ def _content(path: str) -> bytes:
         raise Refused(f'{path}: {error.strerror}') from error
 
 
+def gbs(region_type: str, functions: Sequence[str]) -> bytes:
+    """Returns an image (GBS) that these tools load into a region. It has a description, like those
+    that the vendor's tools make, and nothing to run."""
+    clusters = [{'accelerator-type-uuid': each} for each in functions]
+    image = {'interface-uuid': region_type, 'accelerator-clusters': clusters}
+    description = json.dumps({'version': 1, 'afu-image': image}).encode()
+    return GBS + len(description).to_bytes(4, 'little') + description + b'bits' * 1000
+
+
 def _gbs(content: bytes) -> dict[str, Any]:
     """Return the metadata of a GBS."""
     if not content.startswith(GBS):

@@ -94,6 +94,28 @@ def test_a_driver_that_wants_to_end_the_agent_fails_alone():
     assert 'gives up' in states[0].error
 
 
+class Quoting(Healthy):
+    name = 'quoting'
+
+    def discover(self):
+        b'\xff'.join([b'\0' * 100_000] * 2).decode()
+
+    def attach(self, handle, work):
+        raise errors.DriverFailed(name=self.name, why='it prints \0 and ' + 'so on ' * 100_000)
+
+
+def test_what_a_driver_says_can_be_stored():
+    quoting = guard(Quoting(), 60)
+    _, [state] = driver_guard.discover([quoting])
+    with pytest.raises(errors.DriverFailed) as raised:
+        quoting.attach(work())
+    for error in state.error, raised.value.faultstring:
+        assert len(error) <= errors.LONGEST
+        assert '\0' not in error
+    assert 'UnicodeDecodeError' in state.error
+    assert raised.value.faultstring.startswith('Driver quoting failed: it prints')
+
+
 @pytest.mark.parametrize('refused', ['healthy: discovery', 'Thread'], ids=['inner', 'outer'])
 def test_a_driver_for_which_no_thread_can_be_started_fails_alone(monkeypatch, refused):
     start = threading.Thread.start

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from cyborg import errors
-from cyborg.accelerator import pci
+from cyborg.accelerator import fpga_images, pci
 
 ADDRESS = '0000:5e:00.0'
 REGION = '69528db6-eb31-577a-8c36-68f9faa081f6'
@@ -300,6 +300,16 @@ class TestProgramming:
         with pytest.raises(errors.DriverFailed, match=sentence):
             program(**image)
         assert trait('FUNCTION', FUNCTION) in parts()[f'{ADDRESS}_region0'].traits
+
+    @pytest.mark.parametrize('content', [b'\xff', b'['], ids=['no text', 'without end'])
+    def test_an_image_whose_description_is_none_is_not_quoted(self, host, load, tmp_path, content):
+        host.plug_in('8086:09c4', at=ADDRESS)
+        image = tmp_path / 'image'
+        length = fpga_images.LONGEST_DESCRIPTION
+        image.write_bytes(fpga_images.GBS_MAGIC + length.to_bytes(4, 'little') + content * length)
+        with pytest.raises(errors.DriverFailed, match='its description is not JSON') as refusal:
+            load('intel_fpga_driver').program(f'{ADDRESS}_region0', image, {})
+        assert len(refusal.value.faultstring) < 200
 
     def test_an_image_that_is_gone_is_refused(self, host, load, tmp_path):
         host.plug_in('8086:09c4', at=ADDRESS)
