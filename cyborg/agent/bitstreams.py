@@ -140,7 +140,11 @@ class Bitstreams:
         algorithm, size = image.get('os_hash_algo'), image.get('size')
         if not algorithm or not image.get('os_hash_value'):
             return 'it has no os_hash_value by which its data could be checked.'
-        if algorithm in WEAK or algorithm not in hashlib.algorithms_guaranteed:
+        if (
+            algorithm in WEAK
+            or algorithm not in hashlib.algorithms_guaranteed
+            or not hashlib.new(algorithm).digest_size  # SHAKE has no fixed length
+        ):
             return f'its hash algorithm, {algorithm}, is too weak or not known.'
         if not re.fullmatch('[0-9a-fA-F]+', image['os_hash_value']):
             return 'its os_hash_value is not a hash.'

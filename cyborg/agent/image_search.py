@@ -39,7 +39,10 @@ class Glance(Protocol):
         """Returns an image with its properties."""
 
     def search(
-        self, filters: Mapping[str, str], request_id: str | None = None
+        self,
+        filters: Mapping[str, str],
+        request_id: str | None = None,
+        require_time: Callable[[], None] = lambda: None,
     ) -> list[dict[str, Any]]:
         """Returns the images with these properties."""
 
@@ -49,7 +52,8 @@ class Glance(Protocol):
 
 @dataclass(frozen=True)
 class Limited:
-    """Calls a function before each call to Glance. It raises an error if the time is over."""
+    """Calls a function before each call to Glance, and for each image of a list. It raises an error
+    if the time is over."""
 
     glance: Glance
     require_time: Callable[[], None]
@@ -59,10 +63,13 @@ class Limited:
         return self.glance.image(uuid, request_id)
 
     def search(
-        self, filters: Mapping[str, str], request_id: str | None = None
+        self,
+        filters: Mapping[str, str],
+        request_id: str | None = None,
+        require_time: Callable[[], None] = lambda: None,
     ) -> list[dict[str, Any]]:
         self.require_time()
-        return self.glance.search(filters, request_id)
+        return self.glance.search(filters, request_id, self.require_time)
 
     def members(self, uuid: str, request_id: str | None = None) -> dict[str, str]:
         self.require_time()

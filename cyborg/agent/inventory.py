@@ -86,6 +86,8 @@ class Inventory:
         self._unchecked: set[str] = set()
         #: key of a card that was found last -> the name of its driver
         self._cards: dict[str, str] = {}
+        #: key of such a card -> the addresses of the functions that manage it
+        self._managed_by: dict[str, set[str]] = {}
         #: provider name -> its reserved count in the last round
         self._reserved: dict[str, int] = {}
         #: set when a round has published what the drivers found
@@ -118,9 +120,13 @@ class Inventory:
     def note_removal(self, address: str) -> None:
         """Remember that a PCI function was removed, or that any may have been (hotplug.ANY). If it
         is back when the next round looks, its card may have been without power nevertheless. Any
-        thread may call this."""
+        thread may call this.
+
+        The worker knows of it at once: a task that ends before the next round must not rely on
+        what was in the card."""
         with self._wish_lock:
             self._removed.add(address)
+        self._note_removed({address})
 
     def beat(self) -> None:
         """Send a heartbeat with the digest of the last report. Any thread may call this."""
@@ -183,6 +189,9 @@ class Inventory:
             if report.digest != self._digest or must_report or report.returned:
                 self._send_report(asker, report)
             removed = self._untold(removed, report)
+            with self._wish_lock:
+                since = set(self._removed)
+            self._note_removed(since)  # also the tasks of the plan must not rely on lost images
             if must_report:  # Placement may differ from what we published
                 self._placement.forget()
         except Exception:
@@ -248,7 +257,22 @@ class Inventory:
         absent = {key: name for key, name in self._cards.items() if key not in present}
         # the cards of a driver that fails keep their last state
         self._cards = present | {key: name for key, name in absent.items() if not is_ok[name]}
+        managed_by = {device.key: _control_addresses(device) for device in report.devices}
+        self._managed_by = {
+            key: managers
+            for key, managers in (self._managed_by | managed_by).items()
+            if key in self._cards
+        }
         return absent.keys() - self._cards.keys()
+
+    def _note_removed(self, addresses: Set[str]) -> None:
+        """Tell the worker of the cards at these addresses."""
+        if cards := {
+            key
+            for key, managers in self._managed_by.items()
+            if hotplug.ANY in addresses or managers & addresses
+        }:
+            self._worker.note_removed(cards)
 
     def _untold(self, removed: set[str], report: objects.Report) -> set[str]:
         """Returns the removals of which the report has not told. They are kept while a driver

@@ -4,7 +4,7 @@
 import contextlib
 import contextvars
 import functools
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, Self
 
@@ -57,15 +57,26 @@ class Glance:
             return dict(self._client.images.get(uuid))
 
     def search(
-        self, filters: Mapping[str, str], request_id: str | None = None
+        self,
+        filters: Mapping[str, str],
+        request_id: str | None = None,
+        require_time: Callable[[], None] = lambda: None,
     ) -> list[dict[str, Any]]:
-        """Returns the images with these properties, of all projects that [glance] may see."""
+        """Returns the images with these properties, of all projects that [glance] may see.
+
+        They come in pages. ``require_time`` is called for each image, and raises an error if the
+        time is over.
+        """
         try:
             with _call(request_id):
                 found = self._client.images.list(
                     filters={'visibility': 'all', 'member_status': 'all'} | dict(filters)
                 )
-                return [dict(image) for image in found]
+                images = []
+                for image in found:
+                    require_time()
+                    images.append(dict(image))
+                return images
         except errors.NotFound as error:
             raise errors.Unavailable(
                 'Glance does not let the user of [glance] search for images.'

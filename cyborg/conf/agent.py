@@ -137,8 +137,9 @@ OPTS = [
         help='UUIDs of resource providers below this compute node that another service made, and '
         'that belong to Cyborg although they lack the trait OWNER_CYBORG. The agent takes them '
         'over: those of its devices by their names, and it empties the others. Providers that '
-        '"cyborg-manage import" has imported need not be listed. Never list providers that Nova '
-        'made.',
+        '"cyborg-manage import" has imported need not be listed. Providers with a trait of Nova, '
+        'OWNER_NOVA or COMPUTE_MANAGED_PCI_DEVICE, are not taken over. Never list a provider of '
+        'Nova that has neither.',
     ),
     cfg.BoolOpt(
         'legacy_traits',

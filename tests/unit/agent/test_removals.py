@@ -112,6 +112,31 @@ def test_the_worker_knows_of_a_card_that_is_gone_unless_its_driver_failed(
     assert noted(inventory) == [set(), set(), {ADDRESS}, set()]
 
 
+@pytest.mark.parametrize('address', [ADDRESS, hotplug.ANY])
+def test_the_worker_knows_of_a_removal_before_the_next_round(inventory, address):
+    inventory.sync()
+    inventory.note_removal('0000:99:00.0')
+    inventory.note_removal(address)
+    assert noted(inventory) == [set(), {ADDRESS}]
+
+
+def test_the_tasks_of_a_plan_do_not_rely_on_images_of_cards_that_were_removed_since(
+    inventory, monkeypatch
+):
+    def send(asker, report):
+        inventory.note_removal(ADDRESS)
+        inventory._worker.perform(['a task'], 0)
+
+    inventory.sync()
+    monkeypatch.setattr(inventory, '_send_report', send)
+    inventory._digest = None
+    inventory.sync()
+    calls = [
+        call for call in inventory._worker.mock_calls if call[0] in ('perform', 'note_removed')
+    ]
+    assert calls[-2:] == [mock.call.perform(['a task'], 0), mock.call.note_removed({ADDRESS})]
+
+
 class Failing(Driver):
     """A driver that reports a card after some failures."""
 
