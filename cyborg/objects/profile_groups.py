@@ -23,22 +23,26 @@ MOST_UNITS = 1024
 
 CUSTOM = re.compile('CUSTOM_[A-Z0-9_]+')
 WORD = re.compile('[A-Za-z0-9_-]+')
+WORDS = f'letters, digits, hyphens and underscores, at most {LONGEST}'
 FILE_NAME = re.compile('[A-Za-z0-9_.-]+')
 UUID = re.compile('[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}')
 
 #: accel: key -> (what its value must match, in words)
 ACCEL_VALUES: dict[str, tuple[re.Pattern[str], str]] = {
     'bitstream_id': (UUID, 'the uuid of an image'),
-    'bitstream_name': (FILE_NAME, 'letters, digits, hyphens, underscores and dots'),
+    'bitstream_name': (
+        FILE_NAME,
+        f'letters, digits, hyphens, underscores and dots, at most {LONGEST}',
+    ),
     # vendors' functions have short hexadecimal ids as well as uuids
-    'function_id': (WORD, 'letters, digits, hyphens and underscores'),
-    'function_name': (WORD, 'letters, digits, hyphens and underscores'),
+    'function_id': (WORD, WORDS),
+    'function_name': (WORD, WORDS),
     'attach_target': (re.compile('VM|host|none'), 'VM, host or none'),
     # how the device is cleaned afterwards; these override the options of the host
     'cleaning': (re.compile('none|reset|full'), 'none, reset or full'),
     'cleaning_required': (re.compile('true|false'), 'true or false'),
 }
-EXTRA_VALUE = (WORD, 'letters, digits, hyphens and underscores')
+EXTRA_VALUE = (WORD, WORDS)
 #: each names the image for an FPGA, so a group has at most one of them
 PROGRAMS = {'bitstream_id', 'bitstream_name', 'function_id', 'function_name'}
 

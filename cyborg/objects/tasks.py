@@ -107,7 +107,7 @@ class TaskResult(base.CyborgObject):
         'generation': fields.IntegerField(),
         #: None: done
         'error': fields.StringField(nullable=True, default=None),
-        #: program: whether the driver was called, so that the former content may be lost
+        #: program: whether the driver has begun to load, so that the former content may be lost
         'is_touched': fields.BooleanField(default=True),
         #: program: the image that was loaded
         'image_uuid': fields.UUIDField(nullable=True, default=None),

@@ -6,6 +6,7 @@ Seen through the API and Placement alone, and by what happened to the cards.
 
 import argparse
 import json
+import re
 import threading
 import uuid
 
@@ -13,6 +14,7 @@ import pytest
 
 from cyborg import errors
 from cyborg.cmd import manage_handles
+from cyborg.conductor.audit import Audit
 from tests.fixtures.agents import Agents
 from tests.fixtures.cleaning import CARDS, KERNEL, SETTINGS, CleanedHost
 from tests.fixtures.cloud import PATIENCE, Cloud, eventually
@@ -707,7 +709,24 @@ def test_an_operator_without_the_api_decides_with_cyborg_manage(cloud, host, cap
     with pytest.raises(errors.NotQuarantined, match='operator has released it'):
         manage(cloud, capsys, 'clean', handle)
     with pytest.raises(errors.NotFound, match='There is no handle'):
-        manage(cloud, capsys, 'release', str(uuid.uuid4()))
+        manage(cloud, capsys, 'release', str(uuid.uuid4()), '--reason', REASON)
+
+
+def test_the_audit_names_a_command_that_releases_a_quarantined_handle(cloud, host, capsys):
+    quarantine(cloud, host)
+    [remedy] = [
+        each.remedy for each in Audit(cloud.standalone.db).look() if 'quarantined' in each.what
+    ]
+    [words] = re.findall('cyborg-manage handle (release .*) to offer it', remedy)
+    manage(cloud, capsys, *words.split())
+    eventually(lambda: reserved(cloud) == 0)
+
+
+@pytest.mark.parametrize('words', [(), ('--reason', ' ')], ids=['none', 'blank'])
+def test_cyborg_manage_releases_no_handle_without_a_reason(cloud, capsys, words):
+    with pytest.raises(SystemExit):
+        manage(cloud, capsys, 'release', str(uuid.uuid4()), *words)
+    assert '--reason' in capsys.readouterr().err
 
 
 # -- agents that go meanwhile ----------------------------------------------------------------

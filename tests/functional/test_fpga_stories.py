@@ -972,6 +972,23 @@ def test_an_image_that_cannot_be_had_after_a_reboot_is_loaded_when_it_can(
     assert region(cloud)['bitstream_id'] == image
 
 
+def test_between_two_attempts_no_image_is_said_to_be_loaded(
+    cloud, agents, host, image, gzip, monkeypatch
+):
+    bound(cloud, gzip)
+    eventually(lambda: FUNCTION in region(cloud)['attributes_list'])
+    monkeypatch.setattr(tasks, 'pause', lambda attempts: 600.0 * bool(attempts))
+    host.is_broken = True
+    agents.stop()()
+    host.reboot()
+    agents.start()
+    eventually(lambda: region(cloud)['program_error'])
+    progress = region(cloud)['program_progress']
+    assert re.fullmatch(
+        r'Attempt 1 failed; the next one begins at [-0-9]{10}T[:0-9]{8}Z\.', progress
+    )
+
+
 def test_a_request_can_be_deleted_while_its_region_is_programmed_again(
     cloud, agents, host, image, gzip
 ):
@@ -1031,6 +1048,25 @@ def test_an_image_that_a_card_never_shows_is_loaded_again_after_a_reboot_only(cl
     eventually(lambda: len(host.loaded) == 2)
     eventually(lambda: shown(cloud, arq)['state'] == 'Bound')
     assert region(cloud)['bitstream_id'] == image
+
+
+def test_an_image_that_a_card_never_shows_is_loaded_again_after_the_card_was_pulled(cloud, agents):
+    host = agents.host(make=ManagedHost)
+    image = cloud.glance.add(SYNC + b'bits', visibility='public', bitstream_type='raw')
+    cloud.profile('raw', FPGA | {'accel:bitstream_id': image})
+    arq = bound(cloud, 'raw')
+    # when its card is pulled and put in again, while the agent runs
+    host.pull_out(ADDRESS)
+    eventually(lambda: cloud.get('/devices')['devices'][0]['is_missing'])
+    host.plug_in(**host.CARD)
+    # then the card has the image again
+    eventually(lambda: len(host.loaded) == 2)
+    eventually(lambda: shown(cloud, arq)['state'] == 'Bound')
+    assert region(cloud)['bitstream_id'] == image
+    # and keeps it when only the agent is started again
+    agents.restart()
+    cloud.rest()
+    assert (shown(cloud, arq)['state'], len(host.loaded)) == ('Bound', 2)
 
 
 # -- operators who program -------------------------------------------------------------------

@@ -35,6 +35,6 @@ def test_whatever_happens_everything_ends(world, first):
         world.settle()
         problems = list(world.problems())
         assert not problems, (
-            f'CYBORG_FAULT_SEED={seed} CYBORG_FAULT_HISTORIES=1 repeats it: '
-            f'{problems}\n' + '\n'.join(world.told)
+            f'CYBORG_FAULT_SEED={first} CYBORG_FAULT_HISTORIES={seed - first + 1} repeats it, '
+            f'with those before it in the same world: {problems}\n' + '\n'.join(world.told)
         )

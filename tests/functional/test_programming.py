@@ -325,6 +325,25 @@ def test_an_image_that_the_driver_does_not_take_is_refused(cloud, host):
     assert host.loaded == []
 
 
+@pytest.mark.parametrize(
+    'options', [{'interface': FUNCTION}, {'magic': b'no image at all!'}], ids=['other', 'none']
+)
+def test_an_image_that_the_driver_refuses_changes_no_fact_about_the_card(
+    cloud, host, options, caplog
+):
+    good = cloud.glance.add(gbs())
+    assert ask(cloud, good).status_code == 200
+    assert ask(cloud, cloud.glance.add(gbs(**options))).status_code == 409
+    assert deployable(cloud)['bitstream_id'] == good
+    [device] = cloud.get('/devices')['devices']
+    assert device['fault'] is None
+    assert not [line for line in caplog.messages if 'Device ' in line and ': failed' in line]
+    # the card is not asked for what it holds already
+    loaded = len(host.loaded)
+    assert ask(cloud, good).status_code == 200
+    assert len(host.loaded) == loaded
+
+
 class TestHanging:
     @pytest.fixture
     def cloud(self, tmp_path):

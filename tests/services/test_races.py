@@ -4,24 +4,24 @@
 import datetime
 import threading
 import uuid
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 import sqlalchemy as sa
 
 from cyborg import errors, objects
 from cyborg.conductor import forget
-from cyborg.conductor.engine import arqs, inventory, lost_images, quarantine
+from cyborg.conductor.engine import arqs, inventory, lost_images, quarantine, tasks
 from cyborg.conductor.engine.limits import UNLIMITED
 from cyborg.conductor.engine.results import Results
-from cyborg.conductor.engine.unit_of_work import UnitOfWork
+from cyborg.conductor.engine.unit_of_work import UnitOfWork, transact
 from cyborg.db.sqlalchemy import agents, clock, engine, migration, models
 from cyborg.db.sqlalchemy import arqs as arqs_db
 from cyborg.db.sqlalchemy.history import Cause
 from cyborg.objects.arq_states import State
 from tests.fixtures import reporting_host
 from tests.fixtures.cloud import another_database
-from tests.fixtures.reporting_host import Host, deployable, device
+from tests.fixtures.reporting_host import Host, deployable, device, handle
 from tools import services
 
 EVERYBODY = arqs_db.Scope(project_id=None, silent_since=clock.now())
@@ -241,6 +241,80 @@ def waits_for_region(statement):
     )
 
 
+def delete_server(host):
+    with transact(host.db, Cause('test')) as unit:
+        arqs.delete_of_instance(unit, reporting_host.SERVER)
+
+
+def program_region(host):
+    region = host.all(models.Deployable.uuid)[1]
+    with transact(host.db, Cause('test')) as unit:
+        tasks.program_for_operator(unit, region, str(uuid.uuid4()))
+
+
+def region_of_functions(*keys):
+    handles = [handle(key, cleaning='full') for key in keys]
+    return device(
+        'fpga',
+        deployable('card'),
+        deployable('region', parent_name='card', is_programmable=True, resource_class=None),
+        deployable('function', *handles, parent_name='region'),
+    )
+
+
+@pytest.mark.parametrize(
+    ('happen', 'withheld'), [(delete_server, 'cleaning'), (program_region, 'programming')]
+)
+def test_a_function_that_is_reported_while_its_region_is_withheld_is_withheld_as_well(
+    db, happen, withheld
+):
+    # given a region with one function
+    host = Host(db)
+    host.report(region_of_functions('a'))
+    if happen is delete_server:
+        host.bind(host.request(), provider='function')
+    # when a report adds another one while the region is to be blanked, or another image loaded
+    with ThreadPoolExecutor() as others:
+        reporting = []
+
+        def report():
+            retried = engine.retried(host.report)
+            reporting.append(others.submit(retried, region_of_functions('a', 'b')))
+            wait(reporting, timeout=2)  # it may wait for the transaction that is still open
+
+        meanwhile(db, lambda statement: statement.startswith('UPDATE agents'), report)
+        happen(host)
+        reporting[0].result(60)
+    # then nobody can take either
+    assert host.all(models.AttachHandle.withheld) == [withheld, withheld]
+
+
+def test_two_servers_of_a_region_can_be_deleted_at_once(db):
+    # given two servers with a function each of one region
+    host, other = Host(db), str(uuid.uuid4())
+    host.report(region_of_functions('a', 'b'))
+    for server in reporting_host.SERVER, other:
+        host.bind(host.request(), provider='function', server=server)
+
+    def delete_other():
+        with transact(db, Cause('test')) as unit:
+            arqs.delete_of_instance(unit, other)
+
+    # when one is deleted just before the deletion of the other one locks all of the region
+    with ThreadPoolExecutor() as others:
+        deleting = []
+
+        def begin():
+            deleting.append(others.submit(delete_other))
+            wait(deleting, timeout=1)  # it waits for the transaction that is still open
+
+        meanwhile(db, lambda statement: statement.startswith('SELECT attach_handles.arq_id'), begin)
+        delete_server(host)
+        deleting[0].result(60)
+    # then neither had to be repeated because of a deadlock
+    assert host.all(models.AttachHandle.withheld) == ['cleaning', 'cleaning']
+
+
 @pytest.mark.parametrize('loaded', [{'function': 'x'}, {}], ids=['shown', 'never shown'])
 def test_an_image_that_is_lost_while_a_bind_finds_it_is_loaded_again(db, monkeypatch, loaded):
     def region(content):
@@ -265,7 +339,7 @@ def test_an_image_that_is_lost_while_a_bind_finds_it_is_loaded_again(db, monkeyp
             pool.submit(host.bind, host.request(group)).result(20)
         suspect(*arguments)
 
-    monkeypatch.setattr(lost_images.LostImages, 'suspect', staticmethod(bind_first))
+    monkeypatch.setattr(lost_images.LostImages, 'suspect', bind_first)
     plan = host.report(region({'function': 'y'} if loaded else {}), boot_id='second', is_first=True)
     assert [task.kind for task in plan.tasks] == ['program']
     assert host.states() == ['Provisioning']

@@ -122,12 +122,13 @@ def disable(unit: UnitOfWork, hostname: str, reason: str | None) -> None:
     _tell(unit, hostname, known.uuid, verb, reason=reason)
 
 
-def require_gone(session: Session, hostname: str, silent_since: datetime.datetime) -> None:
-    """Raises Conflict if the host's agent is alive: its next report would add the host again."""
+def require_gone(session: Session, hostname: str, silent_since: datetime.datetime | None) -> None:
+    """Raises NotFound if nothing is known of the host, and Conflict if its agent is alive: its next
+    report would add the host again. If ``silent_since`` is None, the agent may be alive."""
     beat = agents.last_heartbeat(session, hostname)
     if beat is None and not devices.are_on(session, hostname):
         raise errors.NotFound(f'There is no host {hostname}.')
-    if beat is not None and beat >= silent_since:
+    if beat is not None and silent_since is not None and beat >= silent_since:
         raise errors.Conflict(
             f'The agent of {hostname} sent a heartbeat at {beat:%H:%M:%S} UTC: stop it first.'
         )

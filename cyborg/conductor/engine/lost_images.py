@@ -42,14 +42,15 @@ class LostImages:
     def __init__(self) -> None:
         #: reported deployables, by uuid, that may have lost their image when the report arrived
         self._suspected: set[str] = set()
+        #: programmable deployables, by uuid, of cards that the report before lacked
+        self._returned: set[str] = set()
         #: deployable, by uuid -> the image that it has lost with its power
         self._lost: dict[str, str] = {}
         #: deployables, by uuid, whose functions the report shows
         self._shown: set[str] = set()
 
-    @staticmethod
     def suspect(
-        rows: Collection[Device], report: objects.Report, programmed: Collection[str]
+        self, rows: Collection[Device], report: objects.Report, programmed: Collection[str]
     ) -> None:
         """Mark the deployables of cards that may have lost power since the last report: the agent
         has just started, or the card was missing, if only between two reports.
@@ -66,6 +67,8 @@ class LostImages:
                 for part in row.deployables:
                     if part.is_programmable and not _is_flash(part):
                         part.may_have_lost_image = True
+                        if row.is_missing and not report.is_first:
+                            self._returned.add(part.uuid)
                     if report.is_first and part.uuid in programmed:
                         _forget(part)
 
@@ -79,8 +82,9 @@ class LostImages:
     ) -> None:
         """Forget the image if the hardware shows other content: another program has loaded that,
         or the card has loaded its flash after a power cycle. Hardware that never shows its content
-        has lost the image if its host was started since. Content that was read while an image is
-        being loaded is not compared."""
+        has lost the image if its host was started since, or if the card is back after reports
+        without it. A report lacks the cards of a driver that is not enabled, too, but the agent has
+        just started then. Content that was read while an image is being loaded is not compared."""
         if row.may_have_lost_image:
             self._suspected.add(row.uuid)
         content = deployable.given('content', {})
@@ -115,7 +119,8 @@ class LostImages:
 
     def _judge_unseen(self, row: Deployable, boot_id: str | None) -> None:
         is_known = row.boot_id is not None and boot_id is not None
-        if row.may_have_lost_image and is_known and row.boot_id != boot_id:
+        is_started = is_known and row.boot_id != boot_id
+        if row.may_have_lost_image and (is_started or row.uuid in self._returned):
             self._note_loss(row)
 
     def _note_loss(self, row: Deployable) -> None:

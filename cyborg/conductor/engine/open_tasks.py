@@ -11,6 +11,8 @@ from cyborg.objects import TaskKind, Withheld
 
 Device = models.Device
 Deployable = models.Deployable
+#: why handles are withheld that were not cleaned
+UNCLEAN = {Withheld.CLEANING, Withheld.QUARANTINED}
 
 
 class Opened:
@@ -26,8 +28,6 @@ class Opened:
         self.failed = {
             task.handle_uuid for task in opened if task.attempts and task.kind in tasks.HAND_BACK
         }
-        #: deployables, by uuid, of handles that the host has yet to release or to clean
-        self.uncleaned = {task.deployable_uuid for task in opened if task.kind in tasks.HAND_BACK}
 
     def is_programming(self, row: Deployable) -> bool:
         """Returns whether an image is being loaded into this deployable or one above it."""
@@ -46,21 +46,18 @@ class Opened:
             if part.is_programmable:
                 self._withhold_uncleaned(session, row, part)
 
-    def _withhold_uncleaned(self, session: Session, row: Device, region: Deployable) -> None:
-        """Withhold the new handles of a region until its last clean-up has ended: the region may
-        be blanked once more."""
+    @staticmethod
+    def _withhold_uncleaned(session: Session, row: Device, region: Deployable) -> None:
+        """Withhold the new handles of a region until its last clean-up has ended, and an operator
+        has decided about it if it failed: the region may be blanked once more."""
         parts = [part for part in row.deployables if region_of(part) is region]
-        new = [
-            handle
-            for part in parts
-            for handle in part.attach_handles
-            if handle.id is None and handle.is_unused
-        ]
-        if not new or self.uncleaned.isdisjoint(part.uuid for part in parts):
+        handles = [handle for part in parts for handle in part.attach_handles]
+        new = [handle for handle in handles if handle.id is None and handle.is_unused]
+        if not new or UNCLEAN.isdisjoint(handle.withheld for handle in handles):
             return
         with session.no_autoflush:
             deployables.lock(session, region)  # the last clean-up may have ended since
             ids = [part.id for part in parts if part.id is not None]
-            if tasks.are_being_cleaned(session, ids):
+            if tasks.is_clean_up_due(session, ids):
                 for handle in new:
                     handle.withheld = Withheld.CLEANING

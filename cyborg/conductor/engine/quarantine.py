@@ -37,6 +37,7 @@ def clean_again(unit: UnitOfWork, handle_uuid: str, device_uuid: str | None = No
             unit.hosts_to_wake.add(task.hostname)
             return task.uuid
         raise errors.NotQuarantined(uuid=handle_uuid, why=_why_not_quarantined(unit, handle))
+    tasks.lock_hosts_of_regions(unit, [handle])
     tasks_db.note_decision(failed, TaskState.FAILED, Decision.CLEAN, unit.actor)
     task = Task(
         request_id=unit.request_id,
@@ -90,11 +91,13 @@ def _handle(unit: UnitOfWork, uuid: str, device_uuid: str | None) -> Handle:
 def _why_not_quarantined(unit: UnitOfWork, handle: Handle) -> str:
     if handle.arq is not None:
         return f'accelerator request {handle.arq.uuid} holds it.'
-    if handle.withheld == Withheld.CLEANING:
-        return 'its host has not cleaned it yet; wait until that has ended.'
     if handle.withheld == Withheld.PROGRAMMING:
         return 'an image is being loaded into its deployable.'
     last = tasks_db.last_clean(unit.session, handle.uuid)
     if last is not None and last.decision == Decision.RELEASE:
-        return f'{last.decided_by} has released it.'
+        waits = handle.withheld == Withheld.CLEANING
+        more = ', and it is offered when all of its region is clean or released' if waits else ''
+        return f'{last.decided_by} has released it{more}.'
+    if handle.withheld == Withheld.CLEANING:
+        return 'its host has not cleaned it yet; wait until that has ended.'
     return 'it is free.'

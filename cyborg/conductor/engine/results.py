@@ -109,8 +109,14 @@ class Results:
 
     def _note_failure(self, task: Task, result: objects.TaskResult) -> None:
         """Record a failed attempt, after which the task is retried or its bind fails."""
-        pause = datetime.timedelta(seconds=tasks.pause(task.attempts + 1))
-        tasks_db.note_failure(task, result.error, clock.now() + pause)
+        due_at = clock.now() + datetime.timedelta(seconds=tasks.pause(task.attempts + 1))
+        tasks_db.note_failure(task, result.error, due_at)
+        if task.kind == TaskKind.PROGRAM:
+            # the host's own says until the next attempt that it loads an image
+            task.progress = (
+                f'Attempt {task.attempts} failed; the next one begins at '
+                f'{due_at:%Y-%m-%dT%H:%M:%SZ}.'
+            )
         self._unit.note(changes.of_task(task, 'attempt failed', result.error))
 
     def _close(self, task: Task, state: TaskState, result: objects.TaskResult) -> None:
@@ -302,10 +308,8 @@ class Results:
         session.flush()
         ids = deployables.at_and_below(session, part)
         # a request that ended meanwhile leaves a clean-up, which may blank the region
-        is_cleaned = not tasks_db.are_being_cleaned(session, ids)
-        attach_handles.give_back(
-            session, ids, Withheld.PROGRAMMING, None if is_cleaned else Withheld.CLEANING
-        )
+        then = Withheld.CLEANING if tasks_db.is_clean_up_due(session, ids) else None
+        attach_handles.give_back(session, ids, Withheld.PROGRAMMING, then)
         servers = arqs.by_server(self._unit, [row.uuid for row in waiting])
         if result.error is not None:
             for rows in servers:
@@ -319,7 +323,12 @@ class Results:
                 row.state,
                 f'Image {result.image_uuid} was loaded in {result.seconds:.1f} s.',
             )
-        arqs.prepare_held(self._unit, waiting)
+        # after a restart of its agent, a preparation may already wait for the image
+        opened = {
+            task.arq_uuid
+            for task in tasks_db.unfinished(session, [row.uuid for row in waiting], ())
+        }
+        arqs.prepare_held(self._unit, [row for row in waiting if row.uuid not in opened])
         for rows in servers:
             arqs.complete(
                 self._unit, rows, attach_handles.held_by_any(session, [row.id for row in rows])

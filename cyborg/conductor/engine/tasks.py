@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from cyborg import backoff, errors, objects
 from cyborg.conductor.engine import changes
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
+from cyborg.db.sqlalchemy import agents, attach_handles, attributes, deployables, models, tasks
 from cyborg.db.sqlalchemy import arqs as arqs_db
-from cyborg.db.sqlalchemy import attach_handles, attributes, deployables, models, tasks
 from cyborg.db.sqlalchemy.engine import Session
 from cyborg.objects import Cleaning, TaskKind, TaskState, Withheld, arq_states
 from cyborg.objects.arq_states import Event
@@ -95,6 +95,8 @@ def hand_back(unit: UnitOfWork, held: Sequence[tuple[Arq, Handle]]) -> None:
     """Release the handles of requests. A handle can be taken again at once, or when its host has
     released and cleaned it."""
     after = {handle.uuid: _after(arq, handle) for arq, handle in held}
+    cleaned = [handle for _, handle in held if TaskKind.CLEAN in after[handle.uuid]]
+    lock_hosts_of_regions(unit, cleaned)
     being_programmed = _being_programmed(unit, held)
     by_reason: dict[Withheld | None, list[Handle]] = {}
     for _, handle in held:
@@ -106,10 +108,7 @@ def hand_back(unit: UnitOfWork, held: Sequence[tuple[Arq, Handle]]) -> None:
         by_reason.setdefault(why, []).append(handle)
     for why, handles in by_reason.items():
         attach_handles.release(unit.session, handles, why)
-    alone = idle_parts(
-        unit,
-        [handle for arq, handle in held if TaskKind.CLEAN in after[handle.uuid]],
-    )
+    alone = idle_parts(unit, cleaned)
     made = [
         (_task(kind, handle, arq, **_cleaning(arq, handle, kind, alone)), handle, arq)
         for arq, handle in held
@@ -184,6 +183,18 @@ def region_of(part: Deployable) -> Deployable | None:
     above = part.parent
     is_region = above is not None and above.is_programmable and above.parent_id is not None
     return above if is_region else None
+
+
+def lock_hosts_of_regions(unit: UnitOfWork, handles: Sequence[Handle]) -> None:
+    """Lock the hosts of those handles that are in a region, before ``idle_parts``. A concurrent
+    report waits, or the handles that it adds are found there.
+
+    If the handles are released after this, two transactions that each release a handle of one
+    region cannot wait for one another.
+    """
+    devices = [handle.deployable.device for handle in handles if region_of(handle.deployable)]
+    for hostname in sorted({device.hostname for device in devices}):
+        agents.lock(unit.session, hostname)
 
 
 def idle_parts(unit: UnitOfWork, handles: Sequence[Handle]) -> set[int]:
@@ -311,6 +322,7 @@ def _refusal(part: Deployable, even_disabled: bool) -> str | None:
 
 def _withhold_free_parts(unit: UnitOfWork, part: Deployable, holders: Collection[int]) -> None:
     """Withhold all handles at and below a deployable, or raise CannotProgram."""
+    agents.lock(unit.session, part.device.hostname)  # as in ``lock_hosts_of_regions``
     ids = deployables.at_and_below(unit.session, part)
     taken = attach_handles.withhold_parts(unit.session, ids, Withheld.PROGRAMMING)
     handles = attach_handles.use_of(unit.session, ids)
@@ -318,7 +330,7 @@ def _withhold_free_parts(unit: UnitOfWork, part: Deployable, holders: Collection
         others = (_use(handle, arq) for handle, arq in handles if handle.arq_id not in holders)
         raise errors.CannotProgram(
             uuid=part.uuid,
-            why=next(filter(None, others), 'a deployable above it is being programmed.'),
+            why=next(filter(None, others), 'a deployable above or below it is being programmed.'),
         )
 
 
@@ -388,24 +400,29 @@ def _is_awaited(session: Session, task: Task) -> bool:
 
 
 def note_hand_back(unit: UnitOfWork, task: Task, text: str) -> None:
-    """Record in the history of a request, also if it was deleted, how its handle was given back."""
+    """Record in the history of a request, also if it was deleted, how its handle was given back.
+
+    The step has the host, the server and the project that the request had then: it may be bound
+    elsewhere by now, for another server or project.
+    """
     if task.arq_uuid is None:
         return
-    [row] = arqs_db.named(unit.session, [task.arq_uuid]) or [
-        Arq(
-            uuid=task.arq_uuid,
-            project_id=task.project_id,
-            hostname=task.hostname,
-            instance_uuid=task.instance_uuid,
-            state=objects.State.DELETING,
-        )
-    ]
-    unit.step(row, Event.HANDED_BACK, row.state, row.state, text)
+    [row] = arqs_db.named(unit.session, [task.arq_uuid]) or [Arq(state=objects.State.DELETING)]
+    past = Arq(
+        uuid=task.arq_uuid,
+        project_id=task.project_id,
+        hostname=task.hostname,
+        instance_uuid=task.instance_uuid,
+        group=row.group,
+        device_profile_id=row.device_profile_id,
+        device_profile_name=row.device_profile_name,
+    )
+    unit.step(past, Event.HANDED_BACK, row.state, row.state, text)
 
 
 def give_back(unit: UnitOfWork, handles: Sequence[Handle]) -> None:
-    """Offer clean handles again. Those of a region wait until all of it is clean, and until no
-    image is being loaded into it."""
+    """Offer clean handles again. Those of a region wait until all of it is clean, or released by an
+    operator, and until no image is being loaded into it."""
     parts = {handle.deployable for handle in handles}
     regions = {part: region for part in parts if (region := region_of(part)) is not None}
     for handle in handles:
@@ -416,7 +433,7 @@ def give_back(unit: UnitOfWork, handles: Sequence[Handle]) -> None:
 
 def give_back_parts(unit: UnitOfWork, part: Deployable) -> None:
     """Offer the handles again that were withheld while the region of a deployable was cleaned,
-    unless an image is being loaded into it."""
+    unless an image is being loaded into it, or it could not be cleaned as a whole."""
     region = region_of(part)
     if region is None:
         return
@@ -424,8 +441,8 @@ def give_back_parts(unit: UnitOfWork, part: Deployable) -> None:
     # of two transactions that each end one clean-up, the second must see what the first has done
     deployables.lock(unit.session, region)
     ids = deployables.at_and_below(unit.session, region)
-    if tasks.are_being_cleaned(unit.session, ids):
-        return
+    if tasks.is_clean_up_due(unit.session, ids):
+        return  # the function of its last user may still be in it
     is_programming = bool(tasks.programming_of(unit.session, [region.uuid]))
     attach_handles.give_back(
         unit.session,

@@ -187,6 +187,12 @@ def wait_for(session: orm.Session, provider: str, silent_since: datetime.datetim
         )
         .exists()
     )
+    # without tasks, the parts of a region wait until an operator decides about a quarantined one
+    is_expected = (
+        sa.select(task.id)
+        .where(task.device_uuid == models.Device.uuid, task.state == objects.TaskState.OPEN)
+        .exists()
+    )
     found = session.execute(
         sa.select(agent.last_heartbeat)
         .select_from(Handle)
@@ -198,6 +204,7 @@ def wait_for(session: orm.Session, provider: str, silent_since: datetime.datetim
             Handle.is_missing.is_(False),
             Handle.withheld.in_((Withheld.CLEANING, Withheld.PROGRAMMING)),
             sa.not_(has_failed),
+            is_expected,
         )
         .limit(1)
     ).first()

@@ -56,10 +56,14 @@ _IS_LOADED_BEFORE = (
     )
     .exists()
 )
-#: tasks that a host can perform now: a missing handle cannot be prepared. A handle is cleaned after
-#: its release, and after the images of its region: one that is loaded later would stay in it.
+#: tasks that a host can perform now: a missing handle cannot be prepared. A handle is prepared and
+#: cleaned after the images of its region: one that is loaded later would lack the preparation, or
+#: stay in the region. It is cleaned after its release.
 _CAN_BE_DONE = sa.and_(
-    sa.or_(Task.kind != TaskKind.PREPARE, Handle.is_missing.is_(False)),
+    sa.or_(
+        Task.kind != TaskKind.PREPARE,
+        sa.and_(Handle.is_missing.is_(False), sa.not_(_IS_LOADED_BEFORE)),
+    ),
     sa.or_(
         Task.kind != TaskKind.CLEAN,
         sa.and_(sa.not_(_IS_RELEASED_AGAIN), sa.not_(_IS_LOADED_BEFORE)),
@@ -165,7 +169,15 @@ def programming_of(session: orm.Session, deployable_uuids: Collection[str]) -> l
     )
 
 
-def are_being_cleaned(session: orm.Session, deployable_ids: Collection[int]) -> bool:
+def is_clean_up_due(session: orm.Session, deployable_ids: Collection[int]) -> bool:
+    """Returns whether these deployables, a region and its functions, are not clean: their host has
+    yet to clean them, or an operator to decide about their last clean-up, which has failed."""
+    return _are_being_cleaned(session, deployable_ids) or _is_clean_up_undecided(
+        session, deployable_ids
+    )
+
+
+def _are_being_cleaned(session: orm.Session, deployable_ids: Collection[int]) -> bool:
     """Returns whether a release or clean task is open for a handle of these deployables."""
     return (
         session.scalar(
@@ -176,6 +188,25 @@ def are_being_cleaned(session: orm.Session, deployable_ids: Collection[int]) -> 
         )
         is not None
     )
+
+
+def _is_clean_up_undecided(session: orm.Session, deployable_ids: Collection[int]) -> bool:
+    """Returns whether the last clean-up of these deployables as a whole has failed, and no operator
+    has decided about it yet."""
+
+    def last(is_such: sa.ColumnElement[bool]) -> sa.ColumnElement[datetime.datetime | None]:
+        return sa.func.max(sa.case((is_such, Task.finished_at)))
+
+    failed, done = session.execute(
+        sa.select(last(Task.state == TaskState.QUARANTINED), last(Task.state == TaskState.DONE))
+        .join(Deployable, Deployable.uuid == Task.deployable_uuid)
+        .where(
+            Deployable.id.in_(deployable_ids),
+            Task.kind == TaskKind.CLEAN,
+            Task.is_alone.is_(True),
+        )
+    ).one()
+    return failed is not None and (done is None or done < failed)
 
 
 def unfinished(

@@ -203,6 +203,11 @@ def test_accel_values_have_a_type(key, value):
     )
 
 
+@pytest.mark.parametrize('key', ['bitstream_name', 'function_id', 'function_name'])
+def test_an_accel_value_that_is_too_long_is_told_the_limit(key):
+    assert 'at most 255' in why({'resources:FPGA': '1', f'accel:{key}': 'x' * 256})
+
+
 def test_an_accel_key_must_be_known():
     assert 'accel:video_ram is not known' in why({'resources:FPGA': '1', 'accel:video_ram': '2'})
 

@@ -117,6 +117,51 @@ def test_a_prepared_handle_does_not_complete_the_function_beside_it(host):
     assert host.states() == ['Bound', 'Bound']
 
 
+def prepared_region(**facts):
+    """A region whose handle its host prepares."""
+    whole = handle('a', is_host_prepared=True)
+    part = deployable('part', whole, parent_name='card', is_programmable=True, **facts)
+    return device('fpga', deployable('card'), part)
+
+
+def test_a_handle_is_prepared_after_its_image_though_its_agent_was_restarted(host):
+    # given a handle whose image is to be loaded
+    host.report(prepared_region())
+    host.bind(host.request(GROUP))
+    [program] = host.report(prepared_region()).tasks
+    # when its agent starts again before and after a failed attempt
+    for _ in range(2):
+        [again] = host.report(prepared_region(), is_first=True).tasks
+        assert again.uuid == program.uuid
+        host.finish(program, error='Glance is away.', is_touched=False)
+    # then it is prepared once, with the image
+    load(host, program)
+    [prepare] = host.report(prepared_region()).tasks
+    assert prepare.kind == TaskKind.PREPARE
+    host.finish(prepare)
+    assert host.states() == ['Bound'] and host.report(prepared_region()).tasks == []
+
+
+def test_a_handle_is_prepared_again_after_its_lost_image(host):
+    # given a bound handle in a region with an image
+    host.report(prepared_region(), boot_id='first')
+    host.bind(host.request(GROUP))
+    [program] = host.report(prepared_region(), boot_id='first').tasks
+    load(host, program)
+    [prepare] = host.report(prepared_region(), boot_id='first').tasks
+    host.finish(prepare)
+    host.report(prepared_region(content=LOADED), boot_id='first')
+    # when its host was without power
+    [program] = host.report(prepared_region(content=LOST), boot_id='second', is_first=True).tasks
+    assert program.kind == TaskKind.PROGRAM
+    load(host, program)
+    # then it is prepared once, after the image
+    [prepare] = host.report(prepared_region(content=LOADED), boot_id='second').tasks
+    assert prepare.kind == TaskKind.PREPARE
+    host.finish(prepare)
+    assert host.states() == ['Bound']
+
+
 def test_a_function_is_not_offered_while_its_region_is_programmed(host):
     # given a function whose region is programmed again after a loss of power
     host.report(card(LOADED))
