@@ -30,6 +30,17 @@ class SeenInventories:
 
     generation: int
     inventories: Inventories
+    #: what the provider offers; another class stays fully reserved until the last server that
+    #: uses it is gone
+    resource_class: str | None
+
+    def lacks(self, amount: int) -> bool:
+        """Returns whether less than this amount is reserved."""
+        return any(
+            each['reserved'] < min(amount, each['total'])
+            for name, each in self.inventories.items()
+            if name == self.resource_class
+        )
 
 
 #: attempts to publish; more than one is needed only if others write at the same moment
@@ -91,10 +102,11 @@ class Placement:
         with understood():
             subtree = self._subtree(root_name)
             rows = subtree.read()
+            adopted = subtree.adoptable(taken_over)
             return {
                 uuid: row['name']
                 for uuid, row in reversed(rows.items())
-                if (subtree.seen[uuid].is_ours or uuid in taken_over) and uuid not in wanted
+                if (subtree.seen[uuid].is_ours or uuid in adopted) and uuid not in wanted
             }
 
     def delete(self, uuids: Iterable[str]) -> set[str]:
@@ -145,19 +157,21 @@ class Reservations:
     def __init__(self, service: Adapter) -> None:
         self._api = PlacementApi(service)
 
-    def read(self, uuids: Iterable[str]) -> dict[str, SeenInventories]:
-        """Returns the inventories of those providers that exist."""
+    def read(self, providers: Mapping[str, objects.Provider]) -> dict[str, SeenInventories]:
+        """Returns the inventories of those providers, by uuid, that exist."""
         seen = {}
-        for uuid in uuids:
+        for uuid, provider in providers.items():
             with understood(), contextlib.suppress(Stale):
-                seen[uuid] = SeenInventories(*self._api.inventories(uuid))
+                seen[uuid] = SeenInventories(*self._api.inventories(uuid), provider.resource_class)
         return seen
 
     def reserve(self, uuid: str, seen: SeenInventories, amount: int) -> bool:
-        """Reserve this amount of each inventory; returns False if the provider was changed since it
+        """Reserve this amount of what it offers; returns False if the provider was changed since it
         was read. The generation grows even if the reserved amount does not change."""
         inventories = {
             name: inventory | {'reserved': min(amount, inventory['total'])}
+            if name == seen.resource_class
+            else inventory
             for name, inventory in seen.inventories.items()
         }
         with understood():

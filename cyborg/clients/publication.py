@@ -30,6 +30,9 @@ from cyborg.clients.placement_api import (
 LOG = logging.getLogger(__name__)
 
 OWNER = os_traits.OWNER_CYBORG
+#: Nova sets one of these on each provider that it makes below a compute node. Releases before 34
+#: set only the second, and on providers of PCI devices only.
+OF_NOVA = os_traits.OWNER_NOVA, os_traits.COMPUTE_MANAGED_PCI_DEVICE
 
 #: A PCI address at the end of a name, as sysfs spells it (Nova: in capitals) or as libvirt does.
 ADDRESS = re.compile(r'([0-9a-f]{4,8})[:_]([0-9a-f]{2})[:_]([0-9a-f]{2})[._]([0-7])$', re.I)
@@ -68,6 +71,27 @@ class Subtree:
             }
         self.seen = {uuid: self.seen[uuid] for uuid in rows}
         return rows
+
+    def adoptable(self, uuids: Collection[str]) -> frozenset[str]:
+        """Returns those of these uuids that are providers below the compute node, and not Nova's.
+
+        Call it after ``read``.
+        """
+        found = frozenset(uuids) & self.seen.keys()
+        if all(self.seen[uuid].is_ours for uuid in found):
+            return found
+        novas = self.api.find(in_tree=self.root_uuid, required=f'in:{",".join(OF_NOVA)}')
+        refused = {row['uuid']: row['name'] for row in novas if not self._is_ours(row['uuid'])}
+        for uuid in sorted(found & refused.keys()):
+            LOG.error(
+                'Resource provider %s (%s) is not taken over, because it belongs to Nova.',
+                refused[uuid],
+                uuid,
+            )
+        return found - refused.keys()
+
+    def _is_ours(self, uuid: str) -> bool:
+        return uuid in self.seen and self.seen[uuid].is_ours
 
     def _knows(self, row: Row) -> bool:
         seen = self.seen.get(row['uuid'])
@@ -167,7 +191,7 @@ class Publication:
         self.seen = subtree.seen
         #: uuids of providers that were taken over from another service: ours without the trait,
         #: whatever their names
-        self.taken_over = frozenset(taken_over) & self.rows.keys()
+        self.taken_over = subtree.adoptable(taken_over)
         self.tree_uuid = subtree.tree_uuid
         self.adopted: dict[str, str] = {}
         self.conflicts: dict[str, str] = {}

@@ -12,9 +12,14 @@ silent, then writes Placement with these generations. The end of a reservation w
 providers, so their generations grow, and clears the mark after that. So Placement refuses a
 reservation that is late. For one that Placement accepts just before, the mark is set, and the next
 round ends it.
+
+What must be reserved can change while the agent is silent: a server is deleted, and its device
+waits to be cleaned. The agent itself may be cut off from the message broker only, and write its
+inventory again. So some of the hosts that are reserved are compared with Placement in each round.
 """
 
 import datetime
+import random
 
 from oslo_log import log
 
@@ -31,6 +36,8 @@ LOG = log.getLogger(__name__)
 FEWEST = 3
 #: hosts per round, so that a round is over within its lease
 AT_A_TIME = 20
+#: hosts per round that are compared with Placement because they are reserved already
+COMPARED = 5
 
 
 class SilentHosts:
@@ -45,6 +52,7 @@ class SilentHosts:
         since = clock.now() - self._timeout
         with self._db.reader() as session:
             silent, returned = agents.unreserved(session, since), agents.returned(session, since)
+            reserved = agents.reserved(session, since)
             if silent and self._is_common_fault(session, since):
                 silent = []
         try:
@@ -52,6 +60,8 @@ class SilentHosts:
                 self._give_back(hostname, since)
             for hostname in silent[:AT_A_TIME]:
                 self._reserve(hostname, since)
+            for hostname in random.sample(reserved, min(len(reserved), COMPARED)):
+                self._reserve(hostname, since, is_reserved=True)
         except errors.PlacementUnavailable as error:
             LOG.warning('Devices of silent agents are neither reserved nor released: %s', error)
 
@@ -66,18 +76,26 @@ class SilentHosts:
         )
         return True
 
-    def _reserve(self, hostname: str, since: datetime.datetime) -> None:
-        reserved = {uuid: each.reserved for uuid, each in self._withdrawn(hostname).items()}
-        seen = self._placement.read(reserved)
-        if not self._withdraw(hostname, since, agents.RESERVING):
+    def _reserve(
+        self, hostname: str, since: datetime.datetime, *, is_reserved: bool = False
+    ) -> None:
+        """Reserve what Placement offers of a host and the agent must prepare. If it ``is_reserved``
+        already, there is seldom something left to do."""
+        wanted = self._wanted(hostname)
+        seen = {
+            uuid: each
+            for uuid, each in self._placement.read(wanted).items()
+            if each.lacks(wanted[uuid].reserved)
+        }
+        if is_reserved and not seen or not self._withdraw(hostname, since, agents.RESERVING):
             return
-        if all(self._placement.reserve(uuid, seen[uuid], reserved[uuid]) for uuid in seen):
+        if all(self._placement.reserve(uuid, seen[uuid], wanted[uuid].reserved) for uuid in seen):
             self._withdraw(hostname, since, agents.RESERVED)
             LOG.warning(
-                'The agent of %s is silent: %d resource providers, whose devices it must prepare, '
-                'are reserved.',
+                'The agent of %s is silent: devices of %d resource providers of its host are '
+                'reserved.',
                 hostname,
-                len(seen),
+                len(wanted),
             )
 
     def _withdraw(self, hostname: str, since: datetime.datetime, state: str) -> bool:
@@ -100,14 +118,10 @@ class SilentHosts:
         if is_over:
             LOG.info('The agent of %s is alive again: its devices are not reserved.', hostname)
 
-    def _withdrawn(self, hostname: str) -> dict[str, objects.Provider]:
-        """Returns the providers of which more is reserved while the agent is silent."""
-        planned = self._providers(hostname)
-        return {
-            uuid: each
-            for uuid, each in self._providers(hostname, is_silent=True).items()
-            if each.reserved > planned[uuid].reserved
-        }
+    def _wanted(self, hostname: str) -> dict[str, objects.Provider]:
+        """Returns the providers of which something is reserved while the agent is silent."""
+        found = self._providers(hostname, is_silent=True)
+        return {uuid: each for uuid, each in found.items() if each.reserved}
 
     def _providers(self, hostname: str, *, is_silent: bool = False) -> dict[str, objects.Provider]:
         with self._db.reader() as session:

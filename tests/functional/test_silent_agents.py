@@ -98,19 +98,7 @@ def test_what_needs_no_preparation_stays_on_offer(cloud, silent_hosts):
 
 def test_a_device_that_waits_to_be_cleaned_is_reserved(cloud, silent_hosts):
     [(total, _)] = reserved(cloud, 'compute2')
-    with cloud.standalone.db.writer() as session:
-        handle = session.scalar(
-            sa.select(models.AttachHandle.id)
-            .join(models.AttachHandle.deployable)
-            .join(models.Deployable.device)
-            .where(models.Device.hostname == 'compute2')
-            .limit(1)
-        )
-        session.execute(
-            sa.update(models.AttachHandle)
-            .where(models.AttachHandle.id == handle)
-            .values(withheld='cleaning')
-        )
+    withhold_one(cloud, 'compute2')
     set_heartbeat(cloud, 'compute2', ago=SILENCE + 10)
     silent_hosts.round()
     assert reserved(cloud, 'compute2') == [(total, 1)]
@@ -120,6 +108,57 @@ def test_a_device_that_waits_to_be_cleaned_is_reserved(cloud, silent_hosts):
     set_heartbeat(cloud, 'compute2')
     silent_hosts.round()
     assert reserved(cloud, 'compute2') == [(total, 0)]
+
+
+def withhold_one(cloud, host):
+    """A handle of a host waits to be cleaned."""
+    with cloud.standalone.db.writer() as session:
+        handle = session.scalar(
+            sa.select(models.AttachHandle.id)
+            .join(models.AttachHandle.deployable)
+            .join(models.Deployable.device)
+            .where(models.Device.hostname == host)
+            .limit(1)
+        )
+        session.execute(
+            sa.update(models.AttachHandle)
+            .where(models.AttachHandle.id == handle)
+            .values(withheld='cleaning')
+        )
+
+
+def test_a_device_that_is_to_be_cleaned_while_the_agent_is_silent_is_reserved(cloud, silent_hosts):
+    [(total, _)] = reserved(cloud, 'compute2')
+    # given a silent agent of which nothing had to be reserved
+    set_heartbeat(cloud, 'compute2', ago=SILENCE + 10)
+    silent_hosts.round()
+    assert reserved(cloud, 'compute2') == [(total, 0)]
+    # when a server there is deleted, and its device waits for the agent
+    withhold_one(cloud, 'compute2')
+    silent_hosts.round()
+    # then no other server is scheduled to that device
+    assert reserved(cloud, 'compute2') == [(total, 1)]
+    # until the agent has cleaned it
+    with cloud.standalone.db.writer() as session:
+        session.execute(sa.update(models.AttachHandle).values(withheld=None))
+    set_heartbeat(cloud, 'compute2')
+    silent_hosts.round()
+    assert reserved(cloud, 'compute2') == [(total, 0)] and withdrawal(cloud, 'compute2') is None
+
+
+def test_what_an_agent_without_a_broker_offers_is_reserved_again(cloud, silent_hosts, monkeypatch):
+    """The agent reaches Placement, but no heartbeat of it arrives."""
+    [(total, _)] = reserved(cloud)
+    set_heartbeat(cloud, 'compute1', ago=SILENCE + 10)
+    silent_hosts.round()
+    # when it compares its providers with Placement, as it does from time to time
+    inventory = cloud.agent().inventory
+    monkeypatch.setattr(inventory, '_compared_at', float('-inf'))
+    inventory.wake()
+    eventually(lambda: reserved(cloud) == [(total, 0)])
+    # then its devices are reserved again
+    silent_hosts.round()
+    assert reserved(cloud) == [(total, total)] and withdrawal(cloud) == agents.RESERVED
 
 
 def test_an_agent_that_starts_again_publishes_at_once(cloud, silent_hosts):

@@ -211,6 +211,11 @@ def unreserved(session: orm.Session, since: datetime.datetime) -> list[str]:
     return _hostnames(session, Agent.last_heartbeat < since, is_open)
 
 
+def reserved(session: orm.Session, since: datetime.datetime) -> list[str]:
+    """Returns the hosts of silent agents whose devices are reserved."""
+    return _hostnames(session, Agent.last_heartbeat < since, Agent.withdrawal == RESERVED)
+
+
 def returned(session: orm.Session, since: datetime.datetime) -> list[str]:
     """Returns the hosts whose devices are reserved although their agents are alive again."""
     return _hostnames(session, Agent.last_heartbeat >= since, Agent.withdrawal.is_not(None))

@@ -111,6 +111,24 @@ def test_a_name_below_another_compute_node_is_a_conflict(client, service, wanted
     assert not service.names()
 
 
+@pytest.mark.parametrize('mark', ['OWNER_NOVA', 'COMPUTE_MANAGED_PCI_DEVICE'])
+def test_a_provider_of_nova_is_not_taken_over_whoever_names_it(client, service, wanted, mark):
+    theirs = service.make(f'{ROOT}_0000:AF:00.0', service.root, [mark], {'VGPU': 4})
+    other = service.make(f'{ROOT}_0000:B1:00.0', service.root, [mark], {'VGPU': 2})
+    left = service.make(f'{ROOT}_FakeDevice', service.root, (), {'FPGA': 2})
+    card = wanted('0000:af:00.0')
+
+    published = client.publish(ROOT, [card], taken_over=[theirs, other, left])
+
+    assert published.conflicts.keys() == {card.name}
+    assert service.traits(theirs) == service.traits(other) == {mark}
+    assert service.inventories(theirs)['VGPU']['total'] == 4
+    assert service.inventories(other)['VGPU']['total'] == 2
+    assert service.is_empty(left)
+    # nor is it deleted with the host
+    assert client.leftovers(ROOT, (), [theirs, other, left]).keys() == {left}
+
+
 def test_a_uuid_that_another_provider_has_is_a_conflict(client, service, wanted):
     card = wanted('0000:84:00.0')
     service.ask('POST', '/resource_providers', json={'name': 'stranger', 'uuid': card.uuid})

@@ -9,9 +9,11 @@ import sqlalchemy as sa
 
 from cyborg.clients import embedded_placement, keystone, placement, wsgi
 from cyborg.conductor import silent_hosts
+from cyborg.conductor.engine import arqs
+from cyborg.conductor.engine.unit_of_work import transact
 from cyborg.conductor.silent_hosts import SilentHosts
 from cyborg.db.sqlalchemy import agents, clock, models
-from tests.fixtures.reporting_host import NAME, deployable, device, handle
+from tests.fixtures.reporting_host import CAUSE, NAME, SERVER, deployable, device, handle
 
 TIMEOUT = 300
 URL = 'http://placement.local'
@@ -117,6 +119,40 @@ def test_only_what_the_agent_must_prepare_is_reserved_and_only_while_it_is_silen
     assert marks(db) == [None]
 
 
+@pytest.mark.parametrize('is_during_round', [False, True])
+def test_a_handle_that_is_released_while_its_agent_is_silent_is_reserved(
+    db, service, published, silent, monkeypatch, is_during_round
+):
+    # given a server with a device that must be cleaned after it
+    request = published.request({'resources:FPGA': '1', 'accel:cleaning': 'reset'})
+    published.bind(request, provider='plain')
+    hear(db, TIMEOUT + 10, NAME)
+    reserve = silent._placement.reserve
+
+    def delete_server():
+        with transact(db, CAUSE) as unit:
+            arqs.delete_of_instance(unit, SERVER)
+
+    def reserve_late(*arguments):
+        delete_server()
+        return reserve(*arguments)
+
+    # when the server is deleted while the agent of its host is silent
+    if is_during_round:
+        with monkeypatch.context() as patch:
+            patch.setattr(silent._placement, 'reserve', reserve_late)
+            silent.round()
+    else:
+        silent.round()
+        delete_server()
+    # then no other server is scheduled to the device, until the agent is back
+    silent.round()
+    assert service.reserved()['plain'] == (1, 2) and marks(db) == [agents.RESERVED]
+    hear(db, 0, NAME)
+    silent.round()
+    assert service.reserved()['plain'] == (0, 2) and marks(db) == [None]
+
+
 def test_a_host_that_is_reserved_is_not_written_again(db, service, published, silent):
     hear(db, TIMEOUT + 10, NAME)
     silent.round()
@@ -136,6 +172,47 @@ def test_what_an_operator_has_disabled_stays_reserved_when_the_agent_returns(
     silent.round()
     assert service.reserved() == {'plain': (2, 2), 'vgpu': (1, 1)}
     assert marks(db) == [None]
+
+
+def test_a_class_that_only_a_server_still_uses_is_not_offered_when_the_agent_returns(
+    db, service, published, silent
+):
+    # given a card whose resource class was changed while a server used the former one
+    [vgpu] = [
+        row['uuid']
+        for row in service._get('/resource_providers')['resource_providers']
+        if row['name'] == 'vgpu'
+    ]
+    found = service._get(f'/resource_providers/{vgpu}/inventories')
+    former = {'CUSTOM_FORMER': {'total': 1, 'reserved': 1}}
+    version = {'OpenStack-API-Version': 'placement 1.39'}
+    service.adapter.put('/resource_classes/CUSTOM_FORMER', headers=version)
+    service.adapter.put(
+        f'/resource_providers/{vgpu}/inventories',
+        json=found | {'inventories': found['inventories'] | former},
+        headers=version,
+    )
+    # when its agent is silent, and returns
+    hear(db, TIMEOUT + 10, NAME)
+    silent.round()
+    hear(db, 0, NAME)
+    silent.round()
+    # then only the present class is offered again
+    inventories = service._get(f'/resource_providers/{vgpu}/inventories')['inventories']
+    assert {name: each['reserved'] for name, each in inventories.items()} == dict.fromkeys(
+        found['inventories'], 0
+    ) | {'CUSTOM_FORMER': 1}
+
+
+def test_what_an_operator_disables_while_the_agent_is_silent_is_reserved(
+    db, service, published, silent
+):
+    hear(db, TIMEOUT + 10, NAME)
+    silent.round()
+    with db.writer() as session:
+        agents.set_disabled(session, NAME, 'maintenance')
+    silent.round()
+    assert service.reserved() == {'plain': (2, 2), 'vgpu': (1, 1)}
 
 
 def test_while_placement_is_away_no_mark_says_reserved(db, service, published, silent, caplog):
