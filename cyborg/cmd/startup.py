@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Start-up code of every command: options, logging, signals, readable errors."""
 
+import argparse
 import contextlib
 import ctypes
 import gc
@@ -117,6 +118,13 @@ LOCATION = re.compile(r" from LocationInfo\(location=<[^>]*>, detail=(?:'([^']*)
 def _readable(error: Exception) -> str:
     """Return the message of a configuration error, with the name of the file in plain words."""
     return LOCATION.sub(lambda match: f' in {match[1] or match[2]}', str(error))
+
+
+def reason(text: str) -> str:
+    """Returns the text of an option --reason of a command, which others read; it is not blank."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError('it must not be blank')
+    return text.strip()
 
 
 def settle_memory() -> None:

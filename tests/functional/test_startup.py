@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A mistake in the configuration is one sentence and a non-zero exit, not a traceback."""
 
+import json
 import pathlib
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import sys
 import pytest
 
 from cyborg.db.sqlalchemy import revisions
+from tests.fixtures.upstream import Upstream
 
 pytestmark = pytest.mark.embedded
 BIN = pathlib.Path(sys.executable).parent
@@ -115,6 +117,32 @@ def test_a_conductor_does_not_work_on_a_schema_it_does_not_know(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ('command', 'arguments'),
+    [
+        ('cyborg-dbsync', ('upgrade',)),
+        ('cyborg-dbsync', ('upgrade', '--expand')),
+        ('cyborg-dbsync', ('create_schema',)),
+        ('cyborg-conductor', ()),
+    ],
+)
+def test_the_database_of_the_upstream_service_is_refused_and_not_changed(
+    command, arguments, tmp_path
+):
+    """Deployment tools upgrade in place: they run the new commands on the database that is
+    there."""
+    upstream = Upstream(tmp_path / 'upstream.db')
+    before = upstream.execute('SELECT name FROM sqlite_master ORDER BY name')
+    text = f'{NOVA}{PLACEMENT}[database]\nconnection = {upstream.url}\n'
+    refused = start(command, text, tmp_path, *arguments)
+    assert refused.returncode == 1, refused.stdout
+    assert 'belongs to another service' in refused.stderr
+    assert 'b47c8f2d1e3a' in refused.stderr
+    assert 'cyborg-manage import' in refused.stderr and 'Traceback' not in refused.stderr
+    assert upstream.execute('SELECT name FROM sqlite_master ORDER BY name') == before
+    assert upstream.execute('SELECT version_num FROM alembic_version') == [('b47c8f2d1e3a',)]
+
+
+@pytest.mark.parametrize(
     'arguments',
     [('audit',), ('host', 'forget', 'compute1'), ('profiles', 'migrate', '--map', 'CUSTOM_A=FPGA')],
 )
@@ -147,6 +175,10 @@ def test_the_schema_is_made_told_and_checked_by_commands(tmp_path):
     assert start('cyborg-dbsync', text, tmp_path, 'version').stdout.strip() == revisions.head()
     checked = start('cyborg-status', text, tmp_path, 'upgrade', 'check')
     assert (checked.returncode, checked.stderr) == (0, '')
+    shown = start('cyborg-status', text, tmp_path, 'upgrade', 'check', '--json')
+    assert {'Database schema': 0}.items() <= {
+        each['check']: each['result'] for each in json.loads(shown.stdout)['checks']
+    }.items()
     migrated = start('cyborg-dbsync', text, tmp_path, 'online_data_migrations')
     assert 'Nothing is left' in migrated.stdout
     unknown = start('cyborg-dbsync', text, tmp_path, 'upgrade', '--revision', 'nonsense')

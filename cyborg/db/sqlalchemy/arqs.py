@@ -279,16 +279,16 @@ def of_server_since(
     session: orm.Session,
     server: str,
     providers: Collection[str],
-    state: State,
+    states: Collection[State],
     before: datetime.datetime,
 ) -> list[Arq]:
-    """Returns the requests of a server on these providers that have been in this state since
-    before then, locked."""
+    """Returns the requests of a server on these providers that have been in one of these states
+    since before then, locked."""
     return locked(
         session,
         Arq.instance_uuid == server,
         Arq.device_rp_uuid.in_(providers),
-        Arq.state == state,
+        Arq.state.in_(states),
         Arq.updated_at < before,
     )
 

@@ -132,14 +132,14 @@ def next_host(session: orm.Session, hostname: str) -> str | None:
 
 
 def providers_by_server(
-    session: orm.Session, hostname: str, state: State, before: datetime.datetime
+    session: orm.Session, hostname: str, states: Collection[State], before: datetime.datetime
 ) -> dict[str, set[str]]:
-    """Returns the servers whose requests on a host have been in this state since before then, with
-    the providers of the requests."""
+    """Returns the servers whose requests on a host have been in one of these states since before
+    then, with the providers of the requests."""
     found: dict[str, set[str]] = {}
     for server, provider in session.execute(
         sa.select(Arq.instance_uuid, Arq.device_rp_uuid).where(
-            Arq.hostname == hostname, Arq.state == state, Arq.updated_at < before
+            Arq.hostname == hostname, Arq.state.in_(states), Arq.updated_at < before
         )
     ):
         found.setdefault(str(server), set()).add(str(provider))

@@ -3,6 +3,7 @@
 
 import contextlib
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -51,6 +52,9 @@ class Database:
                 why=f'The database of [database] connection cannot be used: {why}'
             ) from error
         self._sessions = orm.sessionmaker(self.engine, expire_on_commit=False)
+        # commands do not close their database; at the end of the process the system does
+        self._finalizer = weakref.finalize(self, self.engine.dispose)
+        self._finalizer.atexit = False
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[orm.Session]:
@@ -76,6 +80,7 @@ class Database:
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
+        self._finalizer.detach()  # it refers to the engine, whose listeners may refer to this
 
 
 def _embedded(connection: str | sa.URL) -> sa.Engine:

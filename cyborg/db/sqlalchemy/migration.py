@@ -49,6 +49,7 @@ def _changing(database: engine.Database) -> Iterator[sa.Connection]:
 
     A database of a release that had only one table has its revision there.
     """
+    revisions.require_own(database)
     with database.engine.begin() as connection:
         _create_tables(connection)
         present = revisions.read(connection, FLOOR_TABLE)
@@ -80,11 +81,18 @@ def _expands(migration: revisions.Revision) -> bool:
     return revisions.phase_of(migration) is Phase.EXPAND
 
 
+def _require_tables(database: engine.Database) -> None:
+    revisions.require_own(database)
+    if revisions.version(database) is None:
+        raise errors.ConfigError(why='The database is empty: run cyborg-dbsync upgrade.')
+
+
 def expand(database: engine.Database) -> None:
     """Run the migrations that services of the previous release can work with.
 
     Raises if migrations of an earlier release are not finished.
     """
+    _require_tables(database)
     left = revisions.pending(revisions.version(database))
     additive = list(itertools.takewhile(_expands, left))
     if any(map(_expands, left[len(additive) :])):
@@ -112,6 +120,7 @@ def contract(database: engine.Database) -> None:
 
     Raises if the schema is not expanded yet.
     """
+    _require_tables(database)
     for each in revisions.pending(revisions.version(database)):
         if _expands(each):
             raise errors.ConfigError(
@@ -128,7 +137,16 @@ def stamp(database: engine.Database, revision: str) -> None:
 
 
 def create_schema(database: engine.Database) -> None:
-    """Create all tables of an empty database from the models, and stamp it."""
+    """Create all tables of an empty database from the models, and stamp it. A no-op if it has them.
+
+    Raises if it has another schema, which would be stamped without being upgraded.
+    """
+    revisions.require_own(database)
+    present = revisions.version(database)
+    if present not in (None, revisions.head()):
+        raise errors.ConfigError(
+            why=f'The database is not empty, its schema is at {present}: run cyborg-dbsync upgrade.'
+        )
     models.Base.metadata.create_all(database.engine)
     stamp(database, 'head')
 

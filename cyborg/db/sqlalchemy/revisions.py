@@ -103,12 +103,38 @@ def read(connection: sa.Connection, table: str) -> str | None:
     return connection.scalars(sa.select(number).select_from(sa.table(table))).one_or_none()
 
 
+def require_own(database: engine.Database) -> None:
+    """Raises ConfigError if another service made the tables, for instance upstream Cyborg."""
+    if why := _other_owner(database):
+        raise errors.ConfigError(why=why)
+
+
+def _other_owner(database: engine.Database) -> str | None:
+    """Returns why a database is not one of this service, or None if it is one, or is empty.
+
+    Upstream Cyborg has its revision in FLOOR_TABLE. Releases of this service that are later than
+    this one have theirs in VERSION_TABLE.
+    """
+    with database.engine.connect() as connection:
+        present = read(connection, FLOOR_TABLE)
+        is_ours = read(connection, VERSION_TABLE) is not None
+    if present is None or is_ours or present in [each.revision for each in known()]:
+        return None
+    return (
+        'The database belongs to another service, such as upstream Cyborg: its schema is at '
+        f'{present}. Set [database] connection to an empty database, run cyborg-dbsync upgrade, '
+        'and import the other one with cyborg-manage import.'
+    )
+
+
 def obstacle(database: engine.Database) -> str | None:
     """Returns why this code cannot use the schema, or None if it can.
 
     It needs all migrations that expand. It can use the schema of a later release that has only
     added to it.
     """
+    if why := _other_owner(database):
+        return why
     present, oldest = version(database), floor(database)
     revisions = [each.revision for each in known()]
     if present is not None and present not in revisions:

@@ -122,6 +122,12 @@ def test_what_contracts_waits_until_it_is_asked_for(database, phases):
     assert revisions.version(database) == revisions.floor(database) == revisions.head()
 
 
+@pytest.mark.parametrize('change', [migration.expand, migration.contract])
+def test_an_empty_database_is_neither_expanded_nor_contracted(database, change):
+    with pytest.raises(errors.ConfigError, match='is empty: run cyborg-dbsync upgrade[.]'):
+        change(database)
+
+
 def test_an_unfinished_upgrade_of_an_earlier_release_is_finished_first(database, phases):
     phases |= {'0013': Phase.CONTRACT, '0014': Phase.EXPAND}
     migration.upgrade(database, '0012')
@@ -136,6 +142,35 @@ def pretend_later(database, revision, floor):
             connection.execute(
                 sa.text(f'UPDATE {table} SET version_num = :number'), {'number': number}
             )
+
+
+@pytest.mark.parametrize(
+    'change',
+    [
+        migration.upgrade,
+        migration.expand,
+        migration.contract,
+        migration.create_schema,
+        lambda database: migration.stamp(database, 'head'),
+        revisions.require_head,
+    ],
+)
+def test_nothing_is_written_into_a_database_of_the_upstream_service(database, change):
+    with database.engine.begin() as connection:
+        connection.execute(sa.text('CREATE TABLE alembic_version (version_num VARCHAR(32))'))
+        connection.execute(sa.text("INSERT INTO alembic_version VALUES ('b47c8f2d1e3a')"))
+    with pytest.raises(errors.ConfigError, match='belongs to another service.*b47c8f2d1e3a'):
+        change(database)
+    assert sa.inspect(database.engine).get_table_names() == ['alembic_version']
+
+
+def test_a_schema_of_an_earlier_release_is_not_taken_for_a_new_one(database):
+    migration.upgrade(database, '0012')
+    with pytest.raises(errors.ConfigError, match='at 0012: run cyborg-dbsync upgrade[.]'):
+        migration.create_schema(database)
+    assert revisions.version(database) == '0012'
+    migration.upgrade(database)
+    migration.create_schema(database)
 
 
 def test_a_later_release_that_only_added_to_the_schema_does_not_stop_this_one(database):

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
+from oslo_db import exception as db_exc
 
 from cyborg import errors
 from cyborg.clients import keystone
@@ -55,6 +56,21 @@ def only(db, model, **values):
 
 def note_about(printed, *words):
     return [note for note in printed['notes'] if all(word in note for word in words)]
+
+
+def test_a_deadlock_repeats_the_import(take_over, monkeypatch):
+    content, deadlocks = manage_import.import_content, [db_exc.DBDeadlock()]
+
+    def import_content(*arguments):
+        outcome = content(*arguments)
+        if deadlocks:
+            raise deadlocks.pop()
+        return outcome
+
+    monkeypatch.setattr(manage_import, 'import_content', import_content)
+    assert all(take_over()['counts'].values())
+    assert not deadlocks
+    assert not any(take_over()['counts'].values())  # all of it is known
 
 
 # -- profiles ----------------------------------------------------------------------------------
