@@ -6,6 +6,7 @@ from typing import Any
 
 from oslo_config import cfg
 
+from cyborg.cmd import startup
 from cyborg.conductor.engine import hosts
 from cyborg.conductor.engine.unit_of_work import transact
 from cyborg.db.sqlalchemy import agents, clock, engine, revisions
@@ -24,7 +25,12 @@ def add_commands(subparsers: Any) -> None:
         'disable', help='bind no more requests on a host; bound requests stay'
     )
     disable.add_argument('hostname')
-    disable.add_argument('--reason', required=True, help='shown to clients whose bind is refused')
+    disable.add_argument(
+        '--reason',
+        required=True,
+        type=startup.reason,
+        help='shown to clients whose bind is refused',
+    )
     disable.set_defaults(function=disable_agent)
     enable = commands.add_parser('enable', help='offer the devices of a host again')
     enable.add_argument('hostname')

@@ -5,6 +5,7 @@ from typing import Any
 
 from oslo_config import cfg
 
+from cyborg.cmd import startup
 from cyborg.conductor.engine import quarantine
 from cyborg.conductor.engine.unit_of_work import transact
 from cyborg.db.sqlalchemy import audit, engine, revisions
@@ -21,7 +22,9 @@ def add_commands(subparsers: Any) -> None:
     clean.set_defaults(function=clean_handle)
     release = commands.add_parser('release', help='end the quarantine without cleaning the handle')
     release.add_argument('uuid')
-    release.add_argument('--reason', help='recorded in the history')
+    release.add_argument(
+        '--reason', required=True, type=startup.reason, help='recorded with the hand-back'
+    )
     release.set_defaults(function=release_handle)
 
 

@@ -51,21 +51,20 @@ def forget_host(conf: cfg.ConfigOpts, options: Any) -> int:
         leftovers = placement.leftovers(hostname, (), imported)
     except errors.ProviderTreeMissing:
         is_known = False
-    if not options.force:
-        silent = datetime.timedelta(seconds=conf.conductor.heartbeat_timeout)
-        try:
-            forget.require_gone(db, hostname, clock.now() - silent)
-        except errors.NotFound:
-            if not leftovers:  # otherwise this goes on where an earlier run has ended
-                raise
+    silent = datetime.timedelta(seconds=conf.conductor.heartbeat_timeout)
+    try:
+        forget.require_gone(db, hostname, None if options.force else clock.now() - silent)
+    except errors.NotFound:
+        if not leftovers:  # otherwise this goes on where an earlier run has ended
+            raise
     for what, count in forget.forget(db, hostname).items():
         print(f'{count} {what}')
     if not is_known:
         print('Placement does not know the host')
         return 0
     published = placement.publish(hostname, [], taken_over=imported)
-    placement.delete(placement.leftovers(hostname, (), imported))
-    if not published.is_complete:
+    stay = placement.delete(placement.leftovers(hostname, (), imported))
+    if stay or not published.is_complete:
         print(
             'Some resource providers are still allocated to servers; they are reserved. '
             'Delete or evacuate those servers, then run this again.'

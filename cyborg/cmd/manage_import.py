@@ -12,7 +12,7 @@ from cyborg import errors
 from cyborg.clients.nova import Nova
 from cyborg.cmd import manage_profiles
 from cyborg.conductor.engine.unit_of_work import transact
-from cyborg.db.sqlalchemy import revisions
+from cyborg.db.sqlalchemy import engine, revisions
 from cyborg.db.sqlalchemy.history import Cause
 from cyborg.takeover import arqs, profiles, source
 from cyborg.takeover.import_run import Outcome, Owners
@@ -85,16 +85,21 @@ def import_rows(conf: cfg.ConfigOpts, options: Any) -> int:
     db = revisions.open_current(connection)
     content = source.read(options.source, connection)
     owners = _owners(conf, arqs.servers_without_project(content))
-    outcome = Outcome()
-    try:
-        with transact(db, Cause('operator')) as unit:
-            outcome = import_content(unit, content, rename, conf.api.extra_accel_keys, owners)
-            if not options.yes:
-                raise _DryRun
-    except _DryRun:
-        pass
+
+    @engine.retried
+    def imported() -> Outcome:
+        outcome = Outcome()
+        try:
+            with transact(db, Cause('operator')) as unit:
+                outcome = import_content(unit, content, rename, conf.api.extra_accel_keys, owners)
+                if not options.yes:
+                    raise _DryRun
+        except _DryRun:
+            pass
+        return outcome
+
     printed = _as_json if options.format == 'json' else _as_tables
-    print(printed(content, outcome, options.yes))
+    print(printed(content, imported(), options.yes))
     return 0
 
 

@@ -18,10 +18,12 @@ from cyborg.objects import profile_groups
 Entry = tuple[str, str | None]
 Group = dict[str, str]
 
-SYNTAX = """\
-OLD=NEW, each either NAME, of a resource class or a trait; or resources:NAME, trait:NAME or
-accel:KEY, where only one of these is meant; or accel:KEY:VALUE, which can also become trait:NAME.
-May be given several times."""
+FORM = (
+    'OLD=NEW, each either NAME, of a resource class or a trait; or resources:NAME, trait:NAME or '
+    'accel:KEY, where only one of these is meant; or accel:KEY:VALUE, which can also become '
+    'trait:NAME.'
+)
+SYNTAX = f'{FORM} May be given several times.'
 
 
 def add_commands(subparsers: Any) -> None:
@@ -68,7 +70,7 @@ def parse(maps: Sequence[str]) -> dict[Entry, Entry]:
         old, is_pair, new = text.partition('=')
         olds, news = _entries(old), _entries(new)
         if not (is_pair and old and new) or len(olds) != len(news):
-            raise errors.ConfigError(why=f'--map {text} is not OLD=NEW: {SYNTAX}')
+            raise errors.ConfigError(why=f'--map {text} is not {FORM}')
         for before, after in zip(olds, news, strict=True):
             if before in names:
                 raise errors.ConfigError(why=f'--map has two new names for {old}.')

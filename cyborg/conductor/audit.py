@@ -27,6 +27,8 @@ LONG_UNUSED = datetime.timedelta(days=1)
 
 #: all other states by name, because a database cannot use an index for NOT IN
 NOT_HOLDING = tuple(state for state in State if state not in arq_states.HOLDING)
+#: a server may also be deleted while its device is prepared again, which is retried without limit
+IN_USE = tuple(arq_states.IN_USE)
 UNUSED = (State.INITIAL, State.BIND_FAILED, State.UNBOUND)
 
 Fix = Callable[[UnitOfWork], None]
@@ -107,10 +109,14 @@ class Audit:
         fixed = 0
         for finding in findings:
             if finding.fix is not None:
-                with transact(self._db, CAUSE) as unit:
-                    finding.fix(unit)
+                self._run(finding.fix)
                 fixed += 1
         return fixed
+
+    @engine.retried
+    def _run(self, fix: Fix) -> None:
+        with transact(self._db, CAUSE) as unit:
+            fix(unit)
 
     def _with_others(self, before: datetime.datetime) -> Iterator[Finding]:
         """Compare with Placement and Nova host by host, to bound memory. They are asked outside
@@ -124,7 +130,7 @@ class Audit:
                 if following is None:
                     return
                 hostname = following
-                servers = audit.providers_by_server(session, hostname, State.BOUND, before)
+                servers = audit.providers_by_server(session, hostname, IN_USE, before)
                 places = audit.servers_by_provider(session, hostname)
             yield from self._unjustified_requests(servers, before)
             yield from self._allocations_without_request(places)
@@ -227,7 +233,7 @@ def _quarantined(rows: audit.Rows) -> Iterator[Finding]:
         yield Finding(
             f'Handle {handle} on {hostname} is quarantined: {error}',
             f'repair the device, then run cyborg-manage handle clean {handle}, or cyborg-manage '
-            f'handle release {handle} to offer it without cleaning',
+            f'handle release {handle} --reason TEXT to offer it without cleaning',
         )
 
 
@@ -288,7 +294,7 @@ def _delete_unused(uuid: str) -> Fix:
 def _delete_of(server: str, providers: set[str], before: datetime.datetime) -> Fix:
     def fix(unit: UnitOfWork) -> None:
         # not those that it got since then, by an evacuation or an unshelve
-        rows = arqs_db.of_server_since(unit.session, server, providers, State.BOUND, before)
+        rows = arqs_db.of_server_since(unit.session, server, providers, IN_USE, before)
         arqs.delete_rows(unit, rows, 'An audit found that its server does not use it.')
 
     return fix

@@ -9,9 +9,11 @@ from cyborg.db.sqlalchemy import engine
 from cyborg.db.sqlalchemy.history import Cause
 
 
-def require_gone(db: engine.Database, hostname: str, silent_since: datetime.datetime) -> None:
-    """Raises Conflict if the agent of the host is alive, because its next report would add the
-    host again."""
+def require_gone(
+    db: engine.Database, hostname: str, silent_since: datetime.datetime | None
+) -> None:
+    """Raises NotFound if nothing is known of the host, and Conflict if its agent is alive, because
+    its next report would add the host again. If ``silent_since`` is None, it may be alive."""
     with db.reader() as session:
         hosts.require_gone(session, hostname, silent_since)
 

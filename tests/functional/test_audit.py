@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The audit finds disagreements, names a remedy for each, and repairs them on demand."""
 
+import dataclasses
 import datetime
 import uuid
 
 import pytest
 import sqlalchemy as sa
+from oslo_db import exception as db_exc
 
 from cyborg import errors
 from cyborg.clients import keystone
@@ -83,6 +85,30 @@ def test_requests_of_a_server_that_nova_has_forgotten_are_found_and_deleted(boun
     assert bound.arqs() == []
     deallocate(bound)
     assert audit.look() == []
+
+
+def test_a_server_that_goes_while_its_device_is_restored_is_found_as_well(bound, audit):
+    """Its image cannot be loaded again after a power cycle: that is retried without limit."""
+    change(bound, sa.update(models.ExtArq).values(state='Provisioning'))
+    bound.nova.unknown.add(bound.server)
+    [finding] = audit.look()
+    assert bound.server in finding.what and 'but Nova does not know it' in finding.what
+    assert audit.mend([finding]) == 1
+    assert bound.arqs() == []
+
+
+def test_a_deadlock_repeats_a_fix(bound, audit):
+    bound.nova.unknown.add(bound.server)
+    [finding] = audit.look()
+    deadlocks = [db_exc.DBDeadlock()]
+
+    def fix(unit):
+        finding.fix(unit)
+        if deadlocks:
+            raise deadlocks.pop()
+
+    assert audit.mend([dataclasses.replace(finding, fix=fix)]) == 1
+    assert bound.arqs() == []
 
 
 @pytest.mark.parametrize('task', [None, 'deleting'], ids=['at rest', 'being deleted'])

@@ -82,6 +82,12 @@ def test_a_disabled_host_gets_no_new_requests_and_keeps_its_own(cloud, agents):
     assert agents('list') == 'compute1: up, ready\n'
 
 
+def test_no_host_is_disabled_without_a_reason(cloud, agents, capsys):
+    with pytest.raises(SystemExit):
+        agents('disable', 'compute1', '--reason', ' ')
+    assert '--reason: it must not be blank' in capsys.readouterr().err
+
+
 def test_an_agent_that_does_not_exist_cannot_be_disabled(cloud, agents):
     with pytest.raises(errors.AgentNotFound):
         agents('disable', 'compute7', '--reason', 'It is gone.')

@@ -165,6 +165,12 @@ def test_forgetting_goes_on_when_the_last_server_is_gone(cloud, manage):
         manage('host', 'forget', 'compute1')
 
 
+@pytest.mark.parametrize('words', [(), ('--force',)], ids=['', 'forced'])
+def test_a_host_of_which_nothing_is_known_is_not_said_to_be_forgotten(cloud, manage, words):
+    with pytest.raises(errors.NotFound, match='There is no host compute9'):
+        manage('host', 'forget', 'compute9', *words)
+
+
 def test_nothing_is_forgotten_while_placement_does_not_answer(cloud, manage, monkeypatch):
     cloud.standalone.remove_host('compute1')
     monkeypatch.setattr(cloud.placement, 'endpoint_override', f'http://127.0.0.1:{free_port()}')
