@@ -50,8 +50,8 @@ class Call:
 class Monitor:
     """The calls that a server processes.
 
-    Its thread exists while there are calls. It wakes when the sign of life of the oldest call
-    would be due, not at each call.
+    Its thread wakes when the sign of life of the oldest call would be due, not at each call. If
+    there are no calls then, it ends.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,8 @@ class Monitor:
     def _run(self) -> None:
         with self._changed:
             try:
-                while self._calls:
+                while self._wakes_at is not None:
+                    self._changed.wait(self._wakes_at - time.monotonic())
                     self._wake()
             finally:
                 self._wakes_at = None
@@ -93,6 +94,4 @@ class Monitor:
         for call in [each for each in self._calls if each.due <= now]:
             self._calls.discard(call)
             call.start_sending()
-        if self._calls:
-            self._wakes_at = min(call.due for call in self._calls)
-            self._changed.wait(self._wakes_at - now)
+        self._wakes_at = min((call.due for call in self._calls), default=None)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import oslo_messaging as messaging
+from oslo_config import cfg
 from oslo_log import log
 
 from cyborg import errors, objects
@@ -16,6 +17,25 @@ from os_acc.polling import Clock, attempts
 LOG = log.getLogger(__name__)
 
 PAUSES = 0.05, 0.5  #: seconds: the first, and the longest
+
+
+def leave_a_thread(conf: cfg.ConfigOpts, threads: int, remedy: str) -> None:
+    """Leave at least one thread of a process to requests that do not wait for hosts.
+
+    :param remedy: how to get more threads; the log goes on with "than [api] max_waiting_binds"
+    """
+    wanted = conf.api.max_waiting_binds
+    if wanted < threads:
+        return
+    LOG.warning(
+        'Requests that this process serves at a time: %d, of which %d may wait for hosts. '
+        '%s than [api] max_waiting_binds = %d.',
+        threads,
+        threads - 1,
+        remedy,
+        wanted,
+    )
+    conf.set_override('max_waiting_binds', threads - 1, 'api')
 
 
 class Waiter:
@@ -38,7 +58,7 @@ class Waiter:
         """
         begin = self._clock.monotonic()
         started: list[objects.Arq] | None = None
-        refusal: errors.HandleNotClean | None = None
+        refusal: errors.HandleNotClean | messaging.MessagingException | None = None
 
         def is_over() -> bool:
             nonlocal started, refusal
@@ -46,7 +66,10 @@ class Waiter:
                 started = self._conductor.bind_arqs(context, bindings)
             except errors.HandleNotClean as error:
                 refusal = error
-            return started is not None
+                return False
+            except messaging.MessagingException as error:
+                refusal = error  # it is not known whether the requests are bound
+            return True
 
         if not is_over():
             self._wait(is_over, f'the bind of {bindings[0].arq_uuid}', begin)

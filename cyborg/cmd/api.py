@@ -12,7 +12,7 @@ from oslo_utils import netutils
 from waitress import wasyncore
 
 from cyborg import errors, metrics, rpc
-from cyborg.api import app
+from cyborg.api import app, waiting
 from cyborg.cmd import startup
 from cyborg.conductor.rpcapi import ConductorAPI
 
@@ -93,6 +93,7 @@ class ApiService:
                 why='[api] enable_ssl_api is not offered any more: unset it, and have a proxy or '
                 'a WSGI server end TLS.'
             )
+        waiting.leave_a_thread(conf, conf.api.api_workers, 'Set [api] api_workers to more')
         self._conf = conf
         self._application = app.load_app(
             conf, ConductorAPI(rpc.transport(conf), rpc.Limits.of_api(conf))

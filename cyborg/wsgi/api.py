@@ -5,11 +5,8 @@ It reads command-line arguments like every Cyborg command: with uWSGI,
 ``pyargv = --config-file ...``. Without any, it reads the files in the default places.
 """
 
-from oslo_config import cfg
-from oslo_log import log
-
 from cyborg import metrics
-from cyborg.api import app
+from cyborg.api import app, waiting
 from cyborg.api.middleware import request_metrics
 from cyborg.cmd import startup
 
@@ -28,20 +25,6 @@ def _count_threads() -> int | None:
         return int(mod_wsgi.threads_per_process)
     except ImportError:
         return None
-
-
-def _leave_a_thread(conf: cfg.ConfigOpts) -> None:
-    """Leave at least one thread to requests that do not wait for hosts."""
-    threads = _count_threads()
-    if threads is not None and conf.api.max_waiting_binds >= threads:
-        log.getLogger('cyborg.wsgi.api').warning(
-            'Requests that this process serves at a time: %d, of which %d may wait for hosts. '
-            'Give the WSGI server more threads than [api] max_waiting_binds = %d.',
-            threads,
-            threads - 1,
-            conf.api.max_waiting_binds,
-        )
-        conf.set_override('max_waiting_binds', threads - 1, 'api')
 
 
 def _open_early(listener: metrics.Listener) -> None:
@@ -74,7 +57,9 @@ def _open_early(listener: metrics.Listener) -> None:
 
 _conf = startup.configure()
 app.require_local_noauth(_conf, None)
-_leave_a_thread(_conf)
+_threads = _count_threads()
+if _threads is not None:
+    waiting.leave_a_thread(_conf, _threads, 'Give the WSGI server more threads')
 _listener = metrics.Listener(_conf.api.metrics_host, _conf.api.metrics_port)
 application = request_metrics.ServedFromFirstRequest(app.load_app(_conf), _listener)
 startup.settle_memory()

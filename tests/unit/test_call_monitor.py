@@ -71,6 +71,17 @@ def test_a_short_call_sends_none(monitor):
     assert incoming.signs.empty()
 
 
+def test_calls_that_end_at_once_do_not_start_a_thread_each(monitor):
+    before = set(threads('call-monitor'))
+    with monitor._changed:  # the thread cannot run before the call has ended
+        monitor.end(monitor.begin(Incoming(), 60))
+    [thread] = set(threads('call-monitor')) - before
+    thread.join(0.5)
+    assert thread.is_alive()
+    monitor.end(monitor.begin(Incoming(), 60))
+    assert set(threads('call-monitor')) - before == {thread}
+
+
 def test_a_call_whose_sign_is_due_earlier_does_not_wait_for_others(monitor):
     slow, quick = Incoming(), Incoming()
     calls = [monitor.begin(slow, 3600), monitor.begin(quick, 0.05)]

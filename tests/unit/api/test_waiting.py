@@ -160,6 +160,14 @@ def test_a_host_that_goes_on_cleaning_is_told_in_the_end():
     assert time.now == pytest.approx(20)
 
 
+def test_a_bind_that_gets_no_answer_does_not_say_that_the_handle_is_being_cleaned():
+    """A conductor may have bound the requests before it died."""
+    conductor = Answers(NOT_CLEAN, NOT_CLEAN, messaging.MessagingTimeout('No answer'))
+    with pytest.raises(messaging.MessagingTimeout):
+        waiter(conductor, Clock()).bind(CONTEXT, BINDINGS)
+    assert len(conductor.filters) == 3
+
+
 def test_what_fails_for_another_reason_meanwhile_is_told_at_once():
     conductor = Answers(NOT_CLEAN, errors.NoFreeHandle(rp='r', host='h', uuid=uuid(1)))
     with pytest.raises(errors.NoFreeHandle):

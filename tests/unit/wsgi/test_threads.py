@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A WSGI server with few threads keeps one for requests that do not wait for hosts."""
+"""A server with few threads keeps one for requests that do not wait for hosts."""
 
 import pathlib
 import subprocess
@@ -44,3 +44,31 @@ def test_binds_do_not_wait_in_the_last_thread(module, facts, waiting, tmp_path):
     )
     assert loaded.stdout == f'{waiting}\n', loaded.stderr
     assert ('more threads' in loaded.stderr) is (waiting < 4)
+
+
+#: builds the service of cyborg-api, twice as its launcher does
+BUILD = """
+from cyborg.cmd import api, startup
+conf = startup.configure()
+for _ in range(2):
+    api.ApiService(conf)
+print(conf.api.max_waiting_binds)
+"""
+
+
+# openstack-helm sets three
+@pytest.mark.parametrize(('workers', 'waiting'), [(1, 0), (3, 2), (8, 4)])
+def test_binds_do_not_wait_in_the_last_thread_of_our_own_server(workers, waiting, tmp_path):
+    options = tmp_path / 'cyborg.conf'
+    options.write_text(
+        '[DEFAULT]\ntransport_url = kombu+memory:////\n[keystone_authtoken]\nauth_type = none\n'
+        f'[api]\napi_workers = {workers}\n'
+    )
+    built = subprocess.run(
+        [sys.executable, '-c', BUILD, '--config-file', options],
+        cwd=pathlib.Path(__file__).parents[3],
+        text=True,
+        capture_output=True,
+    )
+    assert built.stdout == f'{waiting}\n', built.stderr
+    assert built.stderr.count('Set [api] api_workers to more than') == (waiting < 4)
