@@ -5,6 +5,7 @@ cyborg-standalone that runs."""
 import argparse
 import pathlib
 import sys
+import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from cyborg import conf as our_conf
 from cyborg import errors
 from cyborg.accelerator import driver, pci
 from cyborg.accelerator.sysfs import Sysfs
-from cyborg.sim import Host, conformance, description, namespace, recorder
+from cyborg.sim import Host, conformance, description, fpga_tools, namespace, recorder
 from cyborg.sim.bus import Facts
 from cyborg.workbench import client
 
@@ -91,6 +92,16 @@ def mount(options: argparse.Namespace) -> int:
     if why := namespace.why_not():
         raise errors.ConfigError(why=why)
     namespace.enter(options.description.absolute(), options.run)
+
+
+def image(options: argparse.Namespace) -> int:
+    """Make an image that simulated FPGAs load."""
+    options.file.write_bytes(fpga_tools.gbs(options.region_type, options.functions))
+    print(
+        f'{options.file} is an image for regions of type {options.region_type}, with '
+        f'{", ".join(options.functions)}.'
+    )
+    return 0
 
 
 def plug(options: argparse.Namespace) -> int:
@@ -203,6 +214,7 @@ def _parser() -> argparse.ArgumentParser:
     mounting.set_defaults(function=mount)
     mounting.add_argument('description', metavar='DESCRIPTION', type=pathlib.Path)
     mounting.add_argument('run', metavar='COMMAND', nargs='+')
+    _add_image(commands)
     _add_standalone_commands(commands)
     for each in (recording, trial):
         each.add_argument(
@@ -213,6 +225,36 @@ def _parser() -> argparse.ArgumentParser:
             help='options of drivers; may be repeated',
         )
     return parser
+
+
+def _add_image(commands: Any) -> None:
+    making = commands.add_parser('image', help='make an image that simulated Intel FPGAs load')
+    making.set_defaults(function=image)
+    making.add_argument('file', metavar='FILE', type=pathlib.Path)
+    making.add_argument(
+        '--region-type',
+        metavar='UUID',
+        type=_uuid,
+        required=True,
+        help='the type of the region, as in its trait CUSTOM_FPGA_INTEL_REGION_<UUID>',
+    )
+    making.add_argument(
+        '--function',
+        dest='functions',
+        metavar='UUID',
+        type=_uuid,
+        action='append',
+        required=True,
+        help='a function of the image; may be repeated if the region has several ports',
+    )
+
+
+def _uuid(text: str) -> str:
+    """Returns a uuid as cards spell it; the trait of a region has it in capitals, with ``_``."""
+    try:
+        return str(uuid.UUID(text.replace('_', '-')))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'{text} is not a uuid') from None
 
 
 def _add_standalone_commands(commands: Any) -> None:

@@ -2,6 +2,7 @@
 """cyborg-sim as people use it."""
 
 import sys
+import uuid
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 from cyborg.cmd import sim
 from cyborg.sim import Host
 
+FPGA = '0000:5e:00.0'
 CARD = {'model': '8086:37c8', 'at': '0000:6b:00.0', 'vfs': 2}
 
 
@@ -34,6 +36,28 @@ def run(monkeypatch, capsys):
         return left.value.code, told.out + told.err
 
     return run
+
+
+class TestImage:
+    REGION, FUNCTION = '69528db6-eb31-577a-8c36-68f9faa081f6', str(uuid.uuid4())
+
+    def test_an_image_can_be_loaded_into_a_simulated_card(self, run, tmp_path):
+        as_in_the_trait = self.REGION.upper().replace('-', '_')
+        code, text = run(
+            *('image', tmp_path / 'image.gbs', '--region-type', as_in_the_trait),
+            *('--function', self.FUNCTION),
+        )
+        assert (code, self.REGION in text, self.FUNCTION in text) == (0, True, True)
+        host = Host.described(tmp_path / 'sys', {'cards': [{'model': '8086:09c4', 'at': FPGA}]})
+        place = '-B', '0x5e', '-D', '0x00', '-F', '0x0'
+        host.sysfs.run('fpgaconf', *place, str(tmp_path / 'image.gbs'))
+        found = [path.read_text().strip() for path in tmp_path.glob('sys/**/afu_id')]
+        assert self.FUNCTION.replace('-', '') in found
+
+    def test_a_wrong_uuid_is_refused(self, run, tmp_path):
+        code, text = run('image', tmp_path / 'x', '--region-type', 'gzip', '--function', 'gzip')
+        assert (code, 'gzip is not a uuid' in text) == (2, True)
+        assert not (tmp_path / 'x').exists()
 
 
 class TestBuild:
