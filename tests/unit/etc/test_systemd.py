@@ -42,6 +42,12 @@ def test_a_unit_is_in_the_guide(path):
     assert path.stem in GUIDE and 'etc/systemd' in GUIDE
 
 
+def test_services_on_one_host_do_not_take_the_state_directory_from_one_another():
+    services = [read(path)['Service'] for path in UNITS]
+    owners = {each['User'] for each in services if each.get('StateDirectory') == 'cyborg'}
+    assert owners == {'cyborg'}
+
+
 @pytest.mark.skipif(shutil.which('systemd-analyze') is None, reason='systemd is not installed')
 @pytest.mark.parametrize('path', UNITS, ids=lambda path: path.stem)
 def test_systemd_finds_nothing_wrong_with_a_unit(path, tmp_path):
