@@ -26,7 +26,7 @@ PYTEST_ARGS ?=
 IN_MEMORY := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 4194304 2>/dev/null && echo /dev/shm)
 ifneq ($(IN_MEMORY),)
 test unit functional coverage test-faults fuzz test-services test-kill test-upgrade test-release \
-on-nova on-databases test-kernel: export TMPDIR ?= $(IN_MEMORY)
+on-releases on-servers on-nova on-databases test-kernel: export TMPDIR ?= $(IN_MEMORY)
 endif
 
 SCRIPTS := $(shell find .ci devstack tools -type f \( -name '*.sh' -o -path .ci/run \
@@ -38,7 +38,7 @@ export PBR_VERSION ?= 0.0.1
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo run test lint shellcheck types unit coverage functional test-faults fuzz test-services test-kill test-upgrade test-release on-nova on-databases test-kernel bench bench-services docs sample \
+.PHONY: help venv demo run test lint shellcheck types unit coverage functional test-faults fuzz test-services test-kill test-upgrade test-release on-releases on-servers on-nova on-databases test-kernel bench bench-services docs sample \
         wheels constraints clean
 
 help:  ## show this list
@@ -152,10 +152,12 @@ python = $(shell for each in python$(1) $(HOME)/.pyenv/versions/$(1).*/bin/pytho
 OTHER_PYTHONS ?= $(foreach version,3.12 3.13,$(if $(call python,$(version)),$(version)))
 
 NEEDED_ON_SERIES := requirements.txt test-requirements.txt setup.cfg
+# The eventlet of these releases cannot be imported beside trio, which selenium brings.
 define install_on_series
 	@$@/bin/python -m pip --disable-pip-version-check --quiet install 'setuptools>=77,<81' wheel
 	@$@/bin/python -m pip --disable-pip-version-check --quiet install -c $< \
 	    -r test-requirements.txt '.[standalone,mysql,postgresql,signatures,sim]' || { rm -rf $@; exit 1; }
+	@$@/bin/python -m pip --disable-pip-version-check --quiet uninstall --yes trio
 endef
 
 $(SERIES:%=.venv-%): .venv-%: tools/constraints/%.txt $(NEEDED_ON_SERIES)
@@ -175,7 +177,17 @@ $(SERIES:%=.venv-%): .venv-%: tools/constraints/%.txt $(NEEDED_ON_SERIES)
 install_again = .venv-$(1)/bin/python -m pip --disable-pip-version-check --quiet install \
     --no-deps --force-reinstall .
 
-test-release: venv $(SERIES:%=.venv-%) $(OTHER_PYTHONS:%=.venv-py%)  ## what is too long for every change: the libraries of OpenStack releases, other Pythons, all functional tests on MariaDB and PostgreSQL, clusters that lose a server, TLS, a kernel in QEMU
+# The libraries are tried beside the servers. What measures how late an answer comes has the machine
+# for itself.
+test-release: venv  ## what is too long for every change: the libraries of OpenStack releases, other Pythons, all functional tests on MariaDB and PostgreSQL, clusters that lose a server, TLS, a kernel in QEMU
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target on-releases on-servers
+	@echo "== services that are killed, on PostgreSQL"
+	@$(PYTEST) $(PYTEST_ARGS) -k postgresql tests/services/test_kill.py
+	@$(MAKE) --no-print-directory test-kernel
+	@echo "== the previous release and this one together"
+	@$(MAKE) --no-print-directory test-upgrade
+
+on-releases: $(SERIES:%=.venv-%) $(OTHER_PYTHONS:%=.venv-py%)
 	@for series in $(SERIES); do \
 	    echo "== OpenStack $$series"; \
 	    $(call install_again,$$series) || exit 1; \
@@ -185,17 +197,14 @@ test-release: venv $(SERIES:%=.venv-%) $(OTHER_PYTHONS:%=.venv-py%)  ## what is 
 	    echo "== Python $$version"; \
 	    $(call install_again,py$$version) || exit 1; \
 	    .venv-py$$version/bin/python -m pytest -q $(PARALLEL) $(PYTEST_ARGS) tests/unit || exit 1; done
+
+on-servers:
 	@echo "== functional on RabbitMQ and MariaDB"
 	@$(BIN)/python -m tools.services rabbitmq mariadb -- $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m '$(ON_SERVERS)' tests/functional
 	@echo "== functional on RabbitMQ and PostgreSQL"
 	@$(BIN)/python -m tools.services rabbitmq postgresql -- $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -m '$(ON_POSTGRESQL)' tests/functional
 	@echo "== a Galera cluster, a PostgreSQL with a standby, a cluster of brokers, TLS and regions"
 	@$(PYTEST) $(PYTEST_ARGS) $(OF_RELEASES)
-	@echo "== services that are killed, on PostgreSQL"
-	@$(PYTEST) $(PYTEST_ARGS) -k postgresql tests/services/test_kill.py
-	@$(MAKE) --no-print-directory test-kernel
-	@echo "== the previous release and this one together"
-	@$(MAKE) --no-print-directory test-upgrade
 
 # What runs on RabbitMQ and a database server. On PostgreSQL the tests are left out in which SQL and
 # transactions have little part: discovery and Placement, HTTP, other services. With every change
