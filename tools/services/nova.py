@@ -44,7 +44,6 @@ enabled = false
 workers = 1
 [scheduler]
 workers = 1
-discover_hosts_in_cells_interval = 2
 [glance]
 region_name = {region}
 [cyborg]
