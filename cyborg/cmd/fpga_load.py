@@ -10,7 +10,13 @@ import re
 import sys
 from pathlib import Path
 
-from cyborg.accelerator.fpga_kernel import FLAGS, Failed, load_manager, load_port
+from cyborg.accelerator.fpga_kernel import (
+    FLAGS,
+    Failed,
+    load_manager,
+    load_port,
+    removed_if_killed,
+)
 
 
 def main() -> None:
@@ -29,7 +35,7 @@ def main() -> None:
             and words[2] in FLAGS
             and re.fullmatch('fpga[0-9]+', words[1])
         ):
-            load_manager(words[1], words[2], Path(words[3]))
+            load_manager(words[1], words[2], Path(words[3]), guard=removed_if_killed)
         else:
             raise Failed(
                 'Usage: cyborg-fpga-load port /dev/dfl-fme.N PORT IMAGE, or '

@@ -10,6 +10,7 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -27,6 +28,19 @@ image, firmware, managers = map(pathlib.Path, sys.argv[1:])
 def write(path, text):
     os.kill(os.getpid(), signal.SIGKILL)
 fpga_kernel.load_manager('fpga0', 'full', image, firmware, managers, write)
+"""
+#: loads an image as cyborg-fpga-load does; the manager does not end
+HANGING = """
+import pathlib, sys, time
+from cyborg.accelerator import fpga_kernel
+image, firmware, managers = map(pathlib.Path, sys.argv[1:])
+def write(path, text):
+    if path.name == 'firmware':
+        print(text, flush=True)
+        time.sleep(600)
+fpga_kernel.load_manager(
+    'fpga0', 'full', image, firmware, managers, write, fpga_kernel.removed_if_killed
+)
 """
 
 
@@ -142,6 +156,43 @@ class TestManager:
         load()
         assert manager.read('state') == 'operating'
         assert set(firmware.iterdir()) == others
+
+    @pytest.mark.parametrize('number', [signal.SIGKILL, signal.SIGTERM])
+    def test_a_command_that_is_killed_with_its_group_leaves_nothing(
+        self, host, manager, load, tmp_path, number
+    ):
+        load()
+        firmware = tmp_path / 'firmware'
+        paths = (tmp_path / 'image', firmware, host.sysfs.path / 'class/fpga_manager')
+        with subprocess.Popen(
+            [sys.executable, '-c', HANGING, *map(str, paths)],
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as command:
+            copy = firmware / command.stdout.readline().strip()
+            assert copy.read_bytes() == (tmp_path / 'image').read_bytes()
+            os.killpg(command.pid, number)
+            assert command.stdout.read() == ''  # nobody else has its output open
+        assert command.returncode == -number
+        deadline = time.monotonic() + 60
+        while list(firmware.iterdir()):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def test_the_guard_of_a_command_that_ends_is_gone(self, tmp_path):
+        copy = tmp_path / 'copy'
+        guarded = (
+            'import os, pathlib, sys; from cyborg.accelerator import fpga_kernel\n'
+            'with fpga_kernel.removed_if_killed(pathlib.Path(sys.argv[1])) as _:\n'
+            '    pathlib.Path(sys.argv[1]).touch()\n'
+            'try: os.waitpid(-1, 0)\n'
+            'except ChildProcessError: print(os.listdir("/proc/self/fd"))\n'
+        )
+        ran = subprocess.run(
+            [sys.executable, '-c', guarded, str(copy)], check=True, capture_output=True, text=True
+        )
+        assert (len(ran.stdout.split(',')), copy.exists()) == (4, False), ran
 
     def test_a_mainline_kernel_has_no_file_for_it(self, host, load):
         host.plug_in('1bd4:0911', at='0000:5e:00.0', driver='x', fpga_manager={'firmware': False})
