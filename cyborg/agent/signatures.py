@@ -4,6 +4,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from keystoneauth1.exceptions import ClientException
 from oslo_context import context
 from oslo_log import log
 
@@ -33,7 +34,7 @@ class Signatures:
 
     def check(self, image: Mapping[str, Any]) -> 'SignatureCheck':
         """Return a check for an image. Raises ImageRefused if the image is not signed, or its
-        certificate is not trusted."""
+        certificate is not trusted, and Unavailable if the key manager does not give it."""
         if missing := [name for name in PROPERTIES if not image.get(name)]:
             raise errors.ImageRefused(
                 image=image['id'], why=f'it is not signed: it has no {", ".join(missing)}.'
@@ -50,13 +51,28 @@ class Signatures:
                 image['id'],
                 self._signatures.get_verifier(credentials, *(image[name] for name in PROPERTIES)),
             )
-        except Exception as error:  # cursive and each key manager raise their own
+        except Exception as error:  # each key manager raises its own
             LOG.warning('The signature of image %s cannot be checked: %s', image['id'], error)
+            if _is_of_key_manager(error):
+                raise errors.Unavailable(
+                    f'The key manager does not give the certificate of image {image["id"]}; the '
+                    'log of the agent says more.'
+                ) from error
             raise errors.ImageRefused(
                 image=image['id'],
                 why='its signature cannot be checked, or its certificate is '
                 'not trusted; the log of the agent says more.',
             ) from error
+
+
+def _is_of_key_manager(error: Exception) -> bool:
+    """Returns whether the key manager has failed, so that another attempt may succeed. Cursive
+    replaces the KeyManagerError of castellan by an error of its own."""
+    from castellan.common.exception import CastellanException, KeyManagerError
+
+    return isinstance(error, CastellanException | ClientException | OSError) or isinstance(
+        error.__context__, KeyManagerError
+    )
 
 
 class SignatureCheck:

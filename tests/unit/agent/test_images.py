@@ -14,6 +14,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from keystoneauth1.exceptions import ConnectFailure
 from oslo_config import cfg
 
 from cyborg import conf as options
@@ -795,6 +796,33 @@ def test_a_signed_image_is_loaded_and_others_are_not(signed, glance, state):
         bitstreams = agent(bitstream_cache_size=1)
         fetch(bitstreams, **by_id(good))
     assert files(state) == kept
+
+
+@pytest.mark.filterwarnings('ignore:Properties that return a na.ve datetime')
+@pytest.mark.parametrize('trusted', [[], ['root']])
+def test_a_key_manager_that_fails_is_asked_again(signed, glance, monkeypatch, trusted):
+    from castellan.common.exception import Forbidden, KeyManagerError
+
+    from tests.fixtures.images import KeyManager
+
+    signer, _, agent = signed
+    good = glance.add(DATA, **signer.sign(DATA, 'signer'))
+    bitstreams = agent(trusted_bitstream_certificates=trusted)
+    for failure in (
+        KeyManagerError(reason='503'),
+        Forbidden(),
+        ConnectFailure('refused'),
+        ConnectionResetError('reset'),
+    ):
+
+        def fail(*arguments, failure=failure):
+            raise failure
+
+        with monkeypatch.context() as failing:
+            failing.setattr(KeyManager, 'get', fail)
+            with pytest.raises(errors.Unavailable, match='key manager does not give the certif'):
+                fetch(bitstreams, **by_id(good))
+        assert fetch(bitstreams, **by_id(good)) == (good, DATA)
 
 
 # what cryptography says to cursive before 0.3
