@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from enum import StrEnum
 
 import os_traits
 from keystoneauth1.adapter import Adapter
@@ -21,7 +22,15 @@ from cyborg.clients.placement_api import (
 )
 from cyborg.clients.publication import Publication, Published, Subtree, WantedProvider
 
-__all__ = ['Placement', 'Published']
+__all__ = ['Obstacle', 'Placement', 'Published']
+
+
+class Obstacle(StrEnum):
+    """Why a provider of ours is not deleted."""
+
+    ALLOCATIONS = 'allocations'
+    INVENTORY = 'inventory'
+    PROVIDERS_BELOW = 'providers below'
 
 
 @dataclass(frozen=True)
@@ -94,11 +103,9 @@ class Placement:
         """Make the next publication read Placement, even if nothing has changed here."""
         self._done.clear()
 
-    def leftovers(
-        self, root_name: str, wanted: Collection[str], taken_over: Collection[str] = ()
-    ) -> dict[str, str]:
-        """Returns our providers below a compute node that are not wanted, leaves first: uuid ->
-        name. ``taken_over`` are those of ours that may lack the trait of the owner."""
+    def owned(self, root_name: str, taken_over: Collection[str] = ()) -> dict[str, str]:
+        """Returns our providers below a compute node, leaves first: uuid -> name. ``taken_over``
+        are those of ours that may lack the trait of the owner."""
         with understood():
             subtree = self._subtree(root_name)
             rows = subtree.read()
@@ -106,8 +113,31 @@ class Placement:
             return {
                 uuid: row['name']
                 for uuid, row in reversed(rows.items())
-                if (subtree.seen[uuid].is_ours or uuid in adopted) and uuid not in wanted
+                if subtree.seen[uuid].is_ours or uuid in adopted
             }
+
+    def obstacle(self, uuid: str) -> Obstacle | None:
+        """Returns why a provider is not empty, or None if it is empty or deleted already."""
+        with understood():
+            try:
+                _, inventories = self._api.inventories(uuid)
+            except Stale:
+                return None
+            if not inventories:
+                return None
+            return Obstacle.ALLOCATIONS if self._api.consumers(uuid) else Obstacle.INVENTORY
+
+    def delete_empty(self, uuids: Iterable[str]) -> dict[str, Obstacle]:
+        """Delete the providers that have no inventory, leaves first; returns the others, and those
+        with providers below them."""
+        kept = {}
+        for uuid in uuids:
+            obstacle = self.obstacle(uuid)  # just before: Placement deletes an inventory, too
+            if obstacle is None and self.delete([uuid]):
+                obstacle = self.obstacle(uuid) or Obstacle.PROVIDERS_BELOW
+            if obstacle is not None:
+                kept[uuid] = obstacle
+        return kept
 
     def delete(self, uuids: Iterable[str]) -> set[str]:
         """Delete providers, leaves first; returns those that cannot be deleted because they have

@@ -7,7 +7,7 @@ from typing import Any
 from oslo_config import cfg
 
 from cyborg import errors
-from cyborg.clients.placement import Placement
+from cyborg.clients.placement import Obstacle, Placement
 from cyborg.conductor import forget
 from cyborg.db.sqlalchemy import clock, deployables, imported_rows, revisions
 
@@ -17,6 +17,20 @@ REMEMBERED = (
     'has read its providers again, which it does every [compute] '
     'resource_provider_association_refresh seconds.'
 )
+#: why a provider is kept, and the way out
+KEPT = {
+    Obstacle.ALLOCATIONS: (
+        'servers have allocations of it. Delete or evacuate them. The agent then empties it within '
+        '[agent] resync_interval seconds; run this again after that. If the host is gone, run '
+        'cyborg-manage host forget.'
+    ),
+    Obstacle.INVENTORY: (
+        'it has an inventory, so its device may be back. If it is not, the agent empties the '
+        'provider within [agent] placement_interval seconds; run this again then. If the host is '
+        'gone, run cyborg-manage host forget.'
+    ),
+    Obstacle.PROVIDERS_BELOW: 'there are providers below it. Run this again when they are deleted.',
+}
 
 
 def add_commands(subparsers: Any) -> None:
@@ -48,7 +62,7 @@ def forget_host(conf: cfg.ConfigOpts, options: Any) -> int:
     is_known = True
     leftovers = {}
     try:  # before anything changes: if Placement does not answer, nothing does
-        leftovers = placement.leftovers(hostname, (), imported)
+        leftovers = placement.owned(hostname, imported)
     except errors.ProviderTreeMissing:
         is_known = False
     silent = datetime.timedelta(seconds=conf.conductor.heartbeat_timeout)
@@ -63,7 +77,7 @@ def forget_host(conf: cfg.ConfigOpts, options: Any) -> int:
         print('Placement does not know the host')
         return 0
     published = placement.publish(hostname, [], taken_over=imported)
-    stay = placement.delete(placement.leftovers(hostname, (), imported))
+    stay = placement.delete(placement.owned(hostname, imported))
     if stay or not published.is_complete:
         print(
             'Some resource providers are still allocated to servers; they are reserved. '
@@ -75,28 +89,35 @@ def forget_host(conf: cfg.ConfigOpts, options: Any) -> int:
 
 
 def tidy_host(conf: cfg.ConfigOpts, options: Any) -> int:
-    """List or delete the providers of Cyborg that belong to no device of the host."""
+    """List or delete the empty providers of Cyborg that belong to no device of the host."""
     db = revisions.open_current(conf.database.connection)
     placement = _placement(conf)
+    # before the rows: a device that is reported meanwhile has rows before it has providers
+    owned = placement.owned(options.hostname)
     with db.reader() as session:
         wanted = deployables.providers_of(session, options.hostname)
-    leftovers = placement.leftovers(options.hostname, wanted)
+    leftovers = {uuid: name for uuid, name in owned.items() if uuid not in wanted}
     if not leftovers:
         print('There are no leftover resource providers')
         return 0
-    if not options.yes:
-        for uuid, name in leftovers.items():
+    if options.yes:
+        kept = placement.delete_empty(leftovers)
+    else:
+        kept = {uuid: why for uuid in leftovers if (why := placement.obstacle(uuid))}
+    for uuid, name in leftovers.items():
+        if uuid in kept:
+            print(f'{name} ({uuid}) is kept: {KEPT[kept[uuid]]}')
+        elif not options.yes:
             print(f'{name} ({uuid})')
-        print(
-            f'{len(leftovers)} resource providers belong to devices that are gone; --yes '
-            f'deletes them. {REMEMBERED}'
-        )
-        return 0
-    stay = placement.delete(leftovers)
-    for uuid in stay:
-        print(f'{leftovers[uuid]} ({uuid}) is kept: servers have allocations of it')
-    print(f'{len(leftovers) - len(stay)} resource providers deleted. {REMEMBERED}')
-    return 1 if stay else 0
+    count = len(leftovers) - len(kept)
+    if options.yes:
+        print(f'{count} resource providers deleted. {REMEMBERED}')
+        return 1 if kept else 0
+    print(
+        f'{count} resource providers belong to devices that are gone; --yes deletes them. '
+        f'{REMEMBERED}'
+    )
+    return 0
 
 
 def _placement(conf: cfg.ConfigOpts) -> Placement:

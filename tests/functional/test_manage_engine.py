@@ -212,6 +212,68 @@ def test_a_provider_that_a_server_holds_is_not_tidied_away(cloud, manage):
     eventually(lambda: not cloud.get('/devices', params={'hostname': 'compute2'})['devices'])
     code, said = manage('host', 'tidy', 'compute2', '--yes')
     assert code == 1 and 'is kept: servers have allocations of it' in said
+    # and the list does not promise to delete it
+    code, said = manage('host', 'tidy', 'compute2')
+    assert code == 0 and 'is kept: servers have allocations of it' in said
+    assert said.splitlines()[-1].startswith('0 resource providers belong to devices')
+
+
+@pytest.fixture
+def pulled_out(cloud):
+    """A host whose only card was pulled out: its provider is empty."""
+    host = cloud.host('compute2', make=SimHost, drivers=['intel_qat_driver'])
+    host.plug_in('8086:4940', at=QAT)
+    eventually(lambda: cloud.providers('compute2'))
+    host.pull_out(QAT)
+    eventually(lambda: not cloud.providers('compute2'))
+    return host
+
+
+def meanwhile(monkeypatch, owner, name, act, *, first):
+    """Act once before, or after, a function is called."""
+    function = getattr(owner, name)
+
+    def call(*arguments, **options):
+        if first:
+            act()
+        answer = function(*arguments, **options)
+        if not first:
+            act()
+        return answer
+
+    monkeypatch.setattr(owner, name, call)
+
+
+def test_a_card_that_is_reported_while_tidying_begins_is_not_tidied_away(
+    cloud, manage, pulled_out, monkeypatch
+):
+    # given a card that comes back before Placement is read
+    def come_back():
+        pulled_out.plug_in('8086:4940', at=QAT)
+        eventually(lambda: cloud.providers('compute2'))
+
+    meanwhile(monkeypatch, manage_hosts.Placement, 'owned', come_back, first=True)
+    # when the operator tidies up, then it is none of the leftovers
+    assert manage('host', 'tidy', 'compute2', '--yes') == (
+        0,
+        'There are no leftover resource providers\n',
+    )
+    assert cloud.providers('compute2')
+
+
+def test_a_card_that_comes_back_before_its_provider_is_deleted_keeps_it(
+    cloud, manage, pulled_out, monkeypatch
+):
+    def come_back():
+        pulled_out.plug_in('8086:4940', at=QAT)
+        eventually(lambda: cloud.providers('compute2'))
+
+    meanwhile(monkeypatch, manage_hosts.deployables, 'providers_of', come_back, first=False)
+    code, said = manage('host', 'tidy', 'compute2', '--yes')
+    assert code == 1 and f'compute2_{QAT}' in said
+    assert 'is kept: it has an inventory, so its device may be back' in said
+    assert said.splitlines()[-1].startswith('0 resource providers deleted.')
+    assert cloud.providers('compute2')
 
 
 def test_tidying_an_unknown_host_is_said_in_a_sentence(manage):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import strategies
 
 from cyborg import errors
+from cyborg.clients.placement import Obstacle
 
 ROOT = 'compute1'
 
@@ -126,7 +127,7 @@ def test_a_provider_of_nova_is_not_taken_over_whoever_names_it(client, service, 
     assert service.inventories(other)['VGPU']['total'] == 2
     assert service.is_empty(left)
     # nor is it deleted with the host
-    assert client.leftovers(ROOT, (), [theirs, other, left]).keys() == {left}
+    assert client.owned(ROOT, [theirs, other, left]).keys() == {left}
 
 
 def test_a_uuid_that_another_provider_has_is_a_conflict(client, service, wanted):
@@ -298,16 +299,18 @@ def test_an_agent_that_starts_anew_finishes_a_withdrawal(client, service, wanted
     assert service.is_empty(card.uuid)
 
 
-def test_leftovers_are_ours_and_deleted_leaves_first(client, service, wanted):
+def test_our_providers_are_deleted_leaves_first(client, service, wanted):
     card, other = wanted('0000:84:00.0'), wanted('0000:85:00.0')
     region = wanted('0000:84:00.0_0', parent=card)
     service.make(f'{ROOT}_of_nova', service.root)
     client.publish(ROOT, [card, region, other])
     client.publish(ROOT, [other])
 
-    found = client.leftovers(ROOT, {other.uuid})
+    found = client.owned(ROOT)
 
-    assert found == {region.uuid: region.name, card.uuid: card.name}
+    assert found == {region.uuid: region.name, card.uuid: card.name, other.uuid: other.name}
+    del found[other.uuid]
+    assert [*found] == [region.uuid, card.uuid]
     assert client.delete(found) == set()
     assert service.names() == {other.name, f'{ROOT}_of_nova'}
     assert client.delete(found) == set()  # as if somebody else had been faster
@@ -318,8 +321,27 @@ def test_a_leftover_that_a_guest_holds_stays(client, service, wanted):
     region = wanted('0000:84:00.0_0', parent=card)
     client.publish(ROOT, [card, region])
     service.allocate(region.uuid, 'FPGA')
-    assert client.delete(client.leftovers(ROOT, ())) == {card.uuid, region.uuid}
+    assert client.delete(client.owned(ROOT)) == {card.uuid, region.uuid}
     assert service.names() == {card.name, region.name}
+
+
+def test_only_empty_providers_are_deleted_and_the_others_with_reasons(client, service, wanted):
+    card = wanted('0000:84:00.0', resource_class=None, total=0)
+    region = wanted('0000:84:00.0_0', parent=card)
+    offered, empty = wanted('0000:85:00.0'), wanted('0000:86:00.0')
+    client.publish(ROOT, [card, region, offered, empty])
+    client.publish(ROOT, [card, region, offered])
+    service.allocate(region.uuid, 'FPGA')
+
+    found = client.owned(ROOT)
+
+    assert client.delete_empty(found) == {
+        region.uuid: Obstacle.ALLOCATIONS,
+        offered.uuid: Obstacle.INVENTORY,
+        card.uuid: Obstacle.PROVIDERS_BELOW,
+    }
+    assert service.names() == {card.name, region.name, offered.name}
+    assert empty.uuid not in client.delete_empty(found)  # as if somebody else had been faster
 
 
 def test_an_inner_provider_is_emptied_above_a_used_one(client, service, wanted):

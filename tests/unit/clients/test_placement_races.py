@@ -187,7 +187,7 @@ def test_however_far_it_came_the_next_time_ends_it(service, wanted, is_served):
                 raise requests.ConnectionError('cable')
 
         client = service.client()
-        client.delete(client.leftovers(ROOT, ()))
+        client.delete(client.owned(ROOT))
         client.publish(ROOT, [old])
         setattr(service, 'after' if is_served else 'before', fail)
         try:
