@@ -19,7 +19,7 @@ from cyborg.conductor.engine.unit_of_work import transact
 from cyborg.db.sqlalchemy import arqs as arqs_db
 from cyborg.db.sqlalchemy import clock, engine, models, nova_events
 from cyborg.db.sqlalchemy.history import Cause
-from cyborg.objects.arq_states import Event
+from cyborg.objects.arq_states import IN_USE, Event
 
 LOG = log.getLogger(__name__)
 
@@ -46,6 +46,9 @@ RESULTS = {200: 'accepted', 404: 'unknown_server', 422: 'without_host'}
 #: server that is being built and has no host
 MAY_VANISH = frozenset({404, 422})
 MOST_CHECKS = 10_000  #: servers that are checked later
+#: a conductor that starts checks the servers of requests that were bound since then: the one that
+#: bound them may have been stopped. A server gets its host soon after its requests are bound.
+BOUND_RECENTLY = datetime.timedelta(minutes=10)
 BUILD = 'BUILD'  #: the status of a server that is being built
 
 Waiting = collections.deque[list[models.NovaEvent]]
@@ -172,9 +175,16 @@ class Outbox:
         return self._stopping.is_set() or self._circuit.wait > 0
 
     def take_over(self) -> None:
-        """Take over the events that killed processes of this host had claimed."""
+        """Take over the events that killed processes of this host had claimed, and the checks of
+        servers that stopped conductors had in memory."""
         with self._db.writer() as session:
             nova_events.take_over(session)
+        if self._check_after:
+            since = BOUND_RECENTLY + datetime.timedelta(seconds=self._check_after)
+            with self._db.reader() as session:
+                bound = arqs_db.changed_since(session, IN_USE, clock.now() - since)
+            for server, requests in bound.items():
+                self._check_later(server, requests)
 
     def deliver(self) -> None:
         """Send new events and due events in turns until none is left."""
@@ -283,8 +293,8 @@ class Outbox:
     def check_servers(self) -> None:
         """Delete the requests of servers that were deleted while they were being built.
 
-        The list of checks is in memory only. If a conductor is killed, the audit finds its
-        servers. New events are sent before the next server is checked.
+        The list of checks is in memory only. The next conductor that starts makes it again. New
+        events are sent before the next server is checked.
         """
         while self._checks and self._checks[0].at <= time.monotonic() and not self._is_resting:
             check = self._checks.popleft()

@@ -192,6 +192,22 @@ def test_a_server_that_is_deleted_while_it_is_built_leaves_nothing(cloud, moment
     cloud.settle()
 
 
+def test_a_deleted_server_leaves_nothing_although_the_conductor_is_killed(cloud):
+    [conductor] = [each for each in cloud.processes if each.name == 'conductor1']
+    # given a server that is deleted before its requests are bound
+    with cloud.hanging():
+        server = cloud.boot('two')
+        eventually(cloud.is_preparing, PATIENCE)
+        cloud.user.delete_server(server)
+        eventually(lambda: cloud.admin.find_server(server.id) is None, PATIENCE)
+    eventually(lambda: cloud.is_bound(server), PATIENCE)
+    # when the conductor is killed before it has asked Nova for the server
+    conductor.kill()
+    conductor.start()
+    # then the next one asks
+    cloud.settle()
+
+
 # -- cards that go and come -------------------------------------------------------------------
 
 

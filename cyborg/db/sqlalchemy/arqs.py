@@ -4,7 +4,7 @@
 import datetime
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVarTuple
+from typing import Any, TypeVarTuple, cast
 
 import sqlalchemy as sa
 from oslo_utils import uuidutils
@@ -291,6 +291,20 @@ def of_server_since(
         Arq.state.in_(states),
         Arq.updated_at < before,
     )
+
+
+def changed_since(
+    session: orm.Session, states: Collection[State], since: datetime.datetime
+) -> dict[str, list[str]]:
+    """Returns the requests of each server that are in one of these states and have changed since
+    then: uuids by server."""
+    query = sa.select(Arq.instance_uuid, Arq.uuid).where(
+        Arq.state.in_(states), Arq.updated_at >= since, Arq.instance_uuid.is_not(None)
+    )
+    found: dict[str, list[str]] = {}
+    for server, uuid in session.execute(query.order_by(Arq.id)):
+        found.setdefault(cast(str, server), []).append(uuid)
+    return found
 
 
 def named(session: orm.Session, uuids: Collection[str]) -> list[Arq]:

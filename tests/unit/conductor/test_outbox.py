@@ -576,6 +576,7 @@ def building(db, nova):
                 device_profile_group_id=0,
                 group={},
                 project_id='project',
+                updated_at=now(),
             )
             for each in uuids
         )
@@ -587,6 +588,10 @@ def building(db, nova):
 @pytest.fixture
 def checking(db, nova):
     """An outbox that looks at such servers later."""
+    return another(db, nova)
+
+
+def another(db, nova):
     return Outbox(
         db,
         nova,
@@ -686,6 +691,31 @@ def test_a_request_that_another_server_has_now_is_not_deleted(checking, db, nova
         )
     check(checking, clock)
     assert present(db) == {uuids[0]}
+
+
+def test_a_conductor_that_starts_looks_at_the_servers_of_one_that_was_stopped(
+    checking, db, nova, clock, building
+):
+    # given a conductor that bound the requests of a server without a host, and was killed
+    server, _ = building
+    announce(checking, db, building)
+    after_restart = another(db, nova)
+    # when the server is deleted
+    after_restart.take_over()
+    del nova.statuses[server]
+    # then the next conductor deletes its requests
+    check(after_restart, clock)
+    assert not present(db)
+
+
+def test_a_conductor_that_starts_does_not_look_at_servers_that_were_built_long_ago(
+    db, nova, clock, building
+):
+    clock.go_on(outboxes.BOUND_RECENTLY + LATER + LATER)
+    checking = another(db, nova)
+    checking.take_over()
+    check(checking, clock)
+    assert nova.asked == []
 
 
 def test_servers_are_not_looked_at_if_the_operator_does_not_want_it(
