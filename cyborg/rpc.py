@@ -243,10 +243,11 @@ class Client:
         return self._repeat(ctxt, method, arguments, min(longest, self._longest))
 
     def delete(self, ctxt: context.RequestContext, method: str, **arguments: Any) -> None:
-        """Call a method that deletes.
+        """Call a method that deletes what exists of the things that are named.
 
         NotFound as the answer to a repetition is not raised: the first call, whose answer was
-        lost, may have deleted what is not found.
+        lost, may have deleted what is not found. A method that deletes all or none needs another
+        way: NotFound does not mean there that nothing is left.
         """
         self._repeat(ctxt, method, arguments, self._longest, expected=(errors.NotFound,))
 

@@ -62,6 +62,14 @@ class DeviceProfiles(Endpoint):
 
     @exposed
     def delete_device_profiles(self, context: RequestContext, refs: list[str]) -> None:
-        with self.unit_of_work(context) as unit:
+        """Delete all of them or none. A repeated call does nothing if the first one has deleted
+        them: its receipt says so, and lists nothing."""
+
+        def delete(unit: UnitOfWork) -> list[objects.DeviceProfile]:
             for profile in device_profiles.delete(unit.session, self.audience(context), refs):
                 unit.note(of_profile(profile, 'deleted'))
+            return []
+
+        create_once(
+            self, context, ['delete_device_profiles', refs], delete, lambda session, uuids: []
+        )

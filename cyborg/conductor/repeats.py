@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes requests that create something safe to repeat.
+"""Makes requests that create something, or delete profiles, safe to repeat.
 
 Each has an idempotency key: that of the client, or one that the API makes, so that it can repeat a
 call to a conductor that did not answer. The first transaction with a key adds a receipt that lists

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client side of the conductor's RPC interface."""
 
+import copy
 import math
 import time
 from typing import Any, TypeVar, cast
 
 import oslo_messaging as messaging
+from oslo_utils import uuidutils
 
 from cyborg import errors, objects, rpc, rpc_versions
 from cyborg.context import RequestContext
@@ -73,7 +75,8 @@ class ConductorAPI:
         self._client.call_repeatably(context, method, **arguments)
 
     def _delete(self, context: RequestContext, method: str, **arguments: Any) -> None:
-        """Call a method that deletes. A repeated call may find nothing to delete."""
+        """Call a method that deletes what exists, whatever else is named. A repeated call may find
+        nothing to delete."""
         self._client.delete(context, method, **arguments)
 
     # -- hosts, called by agents -----------------------------------------------------------
@@ -173,8 +176,8 @@ class ConductorAPI:
         )
 
     def delete_device_profiles(self, context: RequestContext, refs: list[str]) -> None:
-        """By uuids or names, all or none."""
-        self._delete(context, 'delete_device_profiles', refs=refs)
+        """By uuids or names, all or none. Raises ProfileNotFound if one does not exist."""
+        self._do(_with_key(context), 'delete_device_profiles', refs=refs)
 
     def get_availability(
         self,
@@ -406,3 +409,10 @@ class ConductorAPI:
         return self._call(
             int, context, 'unplug_instance', hostname=hostname, instance_uuid=instance_uuid
         )
+
+
+def _with_key(context: RequestContext) -> RequestContext:
+    """Returns a context by which a conductor knows that a call is repeated."""
+    keyed = copy.copy(context)
+    keyed.idempotency_key = f'own {uuidutils.generate_uuid()}'
+    return keyed

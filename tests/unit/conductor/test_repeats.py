@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A request that creates device profiles is repeated with its idempotency key."""
+"""A request that creates or deletes device profiles is repeated with its idempotency key."""
+
+import contextlib
 
 import oslo_messaging as messaging
 import pytest
@@ -27,15 +29,30 @@ def endpoint(db, configured):
 
 def create(endpoint, name='one', key='key', user='alice', project='p', resources='1'):
     """Create a profile; returns its uuid."""
-    caller = context.RequestContext(
+    profile = objects.DeviceProfile(name=name, groups=[{'resources:FPGA': resources}])
+    with refusals():
+        [made] = endpoint.create_device_profiles(caller(key, user, project), [profile])
+    return made.uuid
+
+
+def delete(endpoint, *names, key):
+    with refusals():
+        endpoint.delete_device_profiles(caller(key), list(names))
+
+
+def caller(key, user='alice', project='p'):
+    return context.RequestContext(
         is_admin=True, user_id=user, project_id=project, idempotency_key=key, overwrite=False
     )
-    profile = objects.DeviceProfile(name=name, groups=[{'resources:FPGA': resources}])
+
+
+@contextlib.contextmanager
+def refusals():
+    """Raises the errors that an endpoint raises, as its caller gets them."""
     try:
-        [made] = endpoint.create_device_profiles(caller, [profile])
+        yield
     except messaging.ExpectedException as expected:
         raise expected.exc_info[1] from None
-    return made.uuid
 
 
 def names(db):
@@ -94,3 +111,30 @@ def test_the_key_of_a_request_whose_objects_were_deleted_is_spent(db, endpoint):
     with pytest.raises(errors.IdempotencyKeySpent):
         create(endpoint)
     assert names(db) == []
+
+
+def test_a_repeated_deletion_succeeds_if_the_first_one_did(db, endpoint):
+    create(endpoint)
+    delete(endpoint, 'one', key='deletion')
+    delete(endpoint, 'one', key='deletion')
+    # whereas another one finds nothing
+    with pytest.raises(errors.ProfileNotFound):
+        delete(endpoint, 'one', key='another')
+    with pytest.raises(errors.ProfileNotFound):
+        delete(endpoint, 'one', key=None)
+
+
+def test_a_repeated_deletion_that_names_an_unknown_profile_is_refused_again(db, endpoint):
+    create(endpoint)
+    for _ in range(2):
+        with pytest.raises(errors.ProfileNotFound, match='mistyped'):
+            delete(endpoint, 'one', 'mistyped', key='deletion')
+    assert names(db) == ['one']
+
+
+def test_a_repeated_deletion_leaves_what_was_created_since(db, endpoint):
+    create(endpoint, key='first')
+    delete(endpoint, 'one', key='deletion')
+    create(endpoint, key='second')
+    delete(endpoint, 'one', key='deletion')
+    assert names(db) == ['one']
