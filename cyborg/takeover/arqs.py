@@ -13,6 +13,8 @@ from cyborg.takeover.profiles import Group
 from cyborg.takeover.source import Content, Row
 
 REASON = 'Imported from the database of another service.'
+#: a request in one of these states keeps its server: Nova deletes both together
+OF_SERVER = (State.BOUND, State.BIND_FAILED)
 
 
 def servers_without_project(content: Content) -> set[str]:
@@ -120,7 +122,7 @@ def _arq(
         reason=reason,
         **stamps(row),
     )
-    if state == State.BOUND:
+    if state in OF_SERVER:
         mine.hostname, mine.instance_uuid = row['hostname'], row['instance_uuid']
         mine.device_rp_uuid = row['device_rp_uuid']
     run.session.add(mine)
@@ -191,5 +193,10 @@ def _state(row: Row) -> tuple[State | None, str | None]:
         case 'BindStarted':
             return State.BIND_FAILED, (
                 'The upstream service was stopped before it had bound the request.'
+            )
+        case 'UnbindFailed':
+            # no event leads to this state here, and a request in it cannot be bound again
+            return State.BIND_FAILED if row['instance_uuid'] else State.UNBOUND, (
+                'The upstream service failed to release its attach handle.'
             )
     return State(row['state']), None

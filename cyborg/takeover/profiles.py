@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Imports the device profiles of the upstream service, with names and groups valid here."""
 
+import itertools
 import json
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,8 +21,9 @@ Rename = Callable[[Sequence[Group]], list[Group]]
 OLD_CLASSES = {'CUSTOM_ACCELERATOR_FPGA': 'FPGA', 'CUSTOM_ACCELERATOR_GPU': 'PGPU'}
 NAME_RULE = (
     'in names of device profiles, each character but letters, digits, hyphens and underscores '
-    'becomes an underscore, and what is beyond 255 characters is cut off; a name that is taken '
-    'gets an underscore and the first eight digits of the uuid'
+    'becomes an underscore, and what is beyond 255 characters is cut off; a name that another '
+    'profile has, here or in the upstream database, gets an underscore and the first eight digits '
+    'of the uuid, and a number if that is taken too'
 )
 
 
@@ -62,7 +64,7 @@ def _profile(
         )
         return same
     run.record('profile', row['uuid'])
-    name = name_for(row['name'], row['uuid'], taken)
+    name = name_for(row['name'], row['uuid'], taken.keys() | _names_of_others(run, row))
     if name != row['name']:
         run.note(
             f'Device profile {row["name"]!r} ({row["uuid"]}) becomes {name}: '
@@ -94,6 +96,12 @@ def _profile(
     return mine
 
 
+def _names_of_others(run: ImportRun, row: Row) -> set[str]:
+    """Returns the names of other upstream profiles that are valid here: flavors name them."""
+    names = {each['name'] for each in run.content['device_profiles']}
+    return {name for name in names - {row['name']} if profile_groups.is_name(name)}
+
+
 def _groups(
     run: ImportRun, row: Row, rename: Rename, extra_keys: Collection[str]
 ) -> tuple[list[Group], str | None]:
@@ -123,10 +131,17 @@ def _offered(run: ImportRun) -> set[str]:
 
 def name_for(name: str, uuid: str, taken: Collection[str]) -> str:
     """Returns the name under which a profile is imported; see NAME_RULE."""
-    new = re.sub('[^A-Za-z0-9_-]', '_', name)[: profile_groups.LONGEST_NAME] or '_'
-    if new not in taken:
-        return new
-    return f'{new[: profile_groups.LONGEST_NAME - 9]}_{uuid[:8]}'
+    new = re.sub('[^A-Za-z0-9_-]', '_', name) or '_'
+    names = (new[: profile_groups.LONGEST_NAME - len(end)] + end for end in _endings(uuid))
+    return next(each for each in names if each not in taken)
+
+
+def _endings(uuid: str) -> Iterator[str]:
+    """Yields what is added to a name that is taken, one after the other."""
+    yield ''
+    yield f'_{uuid[:8]}'
+    for number in itertools.count(2):
+        yield f'_{uuid[:8]}_{number}'
 
 
 def groups_of(text: str) -> list[dict[str, Any]]:

@@ -136,6 +136,21 @@ def test_another_server_gets_a_handle_and_a_deleted_one_frees_its_own(cloud, pla
     assert len(bound(cloud)) == 3
 
 
+@pytest.mark.parametrize('state', ['BindStarted', 'BindFailed', 'UnbindFailed'])
+def test_nova_deletes_failed_requests_with_their_server(cloud, upstream, take_over, state):
+    server = next(server for server, amount in SERVERS.items() if amount == 3)
+    upstream.execute(
+        'UPDATE extended_accelerator_requests SET state = ? WHERE instance_uuid = ?', state, server
+    )
+    take_over('--yes')
+    assert [arq['state'] for arq in cloud.arqs()].count('BindFailed') == 3
+    # when Nova deletes the server
+    answer = cloud.call('DELETE', '/accelerator_requests', params={'instance': server})
+    # then none of them is left
+    assert answer.status_code == 204
+    assert len(cloud.arqs()) == 3 and 'BindFailed' not in {arq['state'] for arq in cloud.arqs()}
+
+
 @pytest.mark.parametrize('cloud', [trusting_cloud], indirect=True)
 def test_the_owner_of_a_server_reads_requests_that_had_no_project(cloud, upstream, take_over):
     upstream.execute('UPDATE extended_accelerator_requests SET project_id = NULL')

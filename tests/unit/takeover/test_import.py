@@ -18,6 +18,7 @@ from cyborg.objects import HandleType, Withheld
 from tests.fixtures.upstream import PROVIDER, SERVERS, Upstream
 
 CARD = '0000:3b:00.0'
+PROFILES = 'SELECT uuid FROM device_profiles ORDER BY id'
 
 
 def made(name):
@@ -83,6 +84,57 @@ def test_a_name_that_is_not_valid_here_is_mapped_and_told(db, upstream, take_ove
     names = [each['imported_as'] for each in printed['profiles']]
     assert names[:2] == ['my_gpu_1', 'my_gpu_1_89eb6820']
     assert note_about(printed, "'my gpu/1'", 'becomes my_gpu_1:')
+
+
+def test_a_name_that_is_valid_here_stays_with_its_profile(db, upstream, take_over):
+    # given rows before the owner of a name that would be mapped to it
+    upstream.execute("UPDATE device_profiles SET name = 'my gpu' WHERE id = 1")
+    upstream.execute("UPDATE device_profiles SET name = 'my.gpu' WHERE id = 2")
+    upstream.execute("UPDATE device_profiles SET name = 'my_gpu' WHERE id = 3")
+    [first, second, owner] = [uuid for (uuid,) in upstream.execute(PROFILES)][:3]
+    printed = take_over()
+    assert only(db, models.DeviceProfile, name='my_gpu').uuid == owner
+    names = [each['imported_as'] for each in printed['profiles']]
+    assert names[:3] == [f'my_gpu_{first[:8]}', f'my_gpu_{second[:8]}', 'my_gpu']
+    assert not note_about(printed, owner, 'becomes my_gpu')
+    assert not take_over()['profiles']
+
+
+def test_a_name_is_not_taken_from_a_profile_that_an_earlier_import_brought(db, upstream, take_over):
+    upstream.execute("UPDATE device_profiles SET name = 'my gpu' WHERE id = 1")
+    take_over()
+    upstream.execute(
+        'INSERT INTO device_profiles (uuid, name, profile_json) '
+        "SELECT ?, 'my_gpu', profile_json FROM device_profiles WHERE id = 2",
+        made('owner'),
+    )
+    printed = take_over()
+    # the name is in use here, and flavors were changed to it
+    assert only(db, models.DeviceProfile, name='my_gpu').uuid != made('owner')
+    assert [each['imported_as'] for each in printed['profiles']] == [f'my_gpu_{made("owner")[:8]}']
+    assert note_about(printed, "'my_gpu'", 'Change the flavors')
+
+
+def test_a_name_with_digits_of_the_uuid_may_be_taken_too(db, upstream, take_over):
+    [first, second] = [uuid for (uuid,) in upstream.execute(PROFILES)][:2]
+    upstream.execute("UPDATE device_profiles SET name = 'my gpu' WHERE id = 1")
+    with db.writer() as session:
+        for name in ('my_gpu', f'my_gpu_{first[:8]}_2'):
+            session.add(models.DeviceProfile(name=name, groups=[{'resources:PGPU': '1'}]))
+    # and one of the upstream service has the other name
+    upstream.execute('UPDATE device_profiles SET name = ? WHERE id = 2', f'my_gpu_{first[:8]}')
+    take_over()
+    assert only(db, models.DeviceProfile, uuid=first).name == f'my_gpu_{first[:8]}_3'
+    assert only(db, models.DeviceProfile, uuid=second).name == f'my_gpu_{first[:8]}'
+
+
+def test_a_mapped_name_has_no_more_than_255_characters(db, upstream, take_over):
+    upstream.execute('UPDATE device_profiles SET name = ? WHERE id = 1', '.' * 300)
+    upstream.execute('UPDATE device_profiles SET name = ? WHERE id = 2', '_' * 255)
+    [first, second] = [uuid for (uuid,) in upstream.execute(PROFILES)][:2]
+    take_over()
+    assert only(db, models.DeviceProfile, uuid=first).name == '_' * 247 + first[:8]
+    assert only(db, models.DeviceProfile, uuid=second).name == '_' * 255
 
 
 def test_groups_are_spelled_as_here_and_old_classes_replaced(db, take_over):
@@ -301,17 +353,43 @@ def test_a_mediated_device_is_one_that_the_host_prepares(db, upstream, take_over
 # -- requests ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    'state, imported',
-    [('Initial', 'Initial'), ('Unbound', 'Unbound'), ('BindStarted', 'BindFailed')],
-)
-def test_a_request_that_is_not_bound_holds_nothing(db, upstream, take_over, state, imported):
+@pytest.mark.parametrize('state', ['Initial', 'Unbound'])
+def test_a_request_that_is_not_bound_holds_nothing(db, upstream, take_over, state):
     upstream.execute('UPDATE extended_accelerator_requests SET state = ? WHERE id = 2', state)
     upstream.execute('UPDATE attach_handles SET in_use = 0 WHERE id = 1')
     printed = take_over()
-    assert printed['requests'][1]['imported_as'] == imported
+    assert printed['requests'][1]['imported_as'] == state
     row = only(db, models.ExtArq, uuid=printed['requests'][1]['uuid'])
-    assert row.state == imported and row.instance_uuid is None
+    assert row.state == state and row.instance_uuid is None
+
+
+@pytest.mark.parametrize('state', ['BindStarted', 'BindFailed', 'UnbindFailed'])
+def test_a_request_that_failed_keeps_its_server_and_holds_nothing(db, upstream, take_over, state):
+    upstream.execute('UPDATE extended_accelerator_requests SET state = ? WHERE id = 2', state)
+    [place] = upstream.execute(
+        'SELECT hostname, device_rp_uuid, instance_uuid FROM extended_accelerator_requests '
+        'WHERE id = 2'
+    )
+    printed = take_over()
+    shown = printed['requests'][1]
+    assert shown['imported_as'] == 'BindFailed' and shown['handle'] is None
+    row = only(db, models.ExtArq, uuid=shown['uuid'])
+    assert row.state == 'BindFailed'
+    assert (row.hostname, row.device_rp_uuid, row.instance_uuid) == place
+    # and the operator is told when the state is another one, with the reason
+    notes = note_about(printed, row.uuid, 'becomes BindFailed')
+    assert len(notes) == (state != 'BindFailed')
+    assert all(row.reason in note for note in notes)
+
+
+def test_a_request_that_failed_to_unbind_and_has_no_server_is_unbound(db, upstream, take_over):
+    upstream.execute(
+        "UPDATE extended_accelerator_requests SET state = 'UnbindFailed', hostname = NULL, "
+        'device_rp_uuid = NULL, instance_uuid = NULL WHERE id = 2'
+    )
+    printed = take_over()
+    assert printed['requests'][1]['imported_as'] == 'Unbound'
+    assert note_about(printed, 'becomes Unbound', 'failed to release its attach handle')
 
 
 def test_a_request_that_is_being_deleted_is_left_out(upstream, take_over):
