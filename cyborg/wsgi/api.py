@@ -1,14 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """The API for WSGI servers: ``cyborg.wsgi.api:application``, or this file as a WSGI script.
 
-It reads command-line arguments like every Cyborg command: with uWSGI,
-``pyargv = --config-file ...``. Without any, it reads the files in the default places.
+In uWSGI it reads command-line arguments like every Cyborg command: ``pyargv = --config-file ...``.
+Without any, and in other servers, it reads the files in the default places.
 """
+
+import sys
 
 from cyborg import metrics
 from cyborg.api import app, waiting
 from cyborg.api.middleware import request_metrics
 from cyborg.cmd import startup
+
+
+def _arguments() -> list[str]:
+    """Return the command-line arguments of the application.
+
+    Only uWSGI has some for it. In a process of another server they are those of the server.
+    """
+    try:
+        import uwsgi  # noqa: F401
+    except ImportError:
+        return []
+    return sys.argv[1:]
 
 
 def _count_threads() -> int | None:
@@ -55,7 +69,7 @@ def _open_early(listener: metrics.Listener) -> None:
     uwsgi.post_fork_hook = after_fork
 
 
-_conf = startup.configure()
+_conf = startup.configure(_arguments())
 app.require_local_noauth(_conf, None)
 _threads = _count_threads()
 if _threads is not None:

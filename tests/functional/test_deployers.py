@@ -231,6 +231,14 @@ def test_the_services_run_as_the_operator_of_rhoso_runs_them(tool):
     assert_they_run(tool, conductor)
 
 
+def test_the_api_runs_in_a_server_that_keeps_its_own_arguments(tool):
+    for name in ('cyborg.conf', 'api-paste.ini', 'policy.json'):
+        tool.write(f'kolla-ansible/{name}')
+    listen = f'--listen=127.0.0.1:{tool.port}'
+    api = tool.start('waitress', BIN / 'waitress-serve', listen, 'cyborg.wsgi.api:application')
+    assert_the_api_answers(tool, api)
+
+
 def test_the_services_run_with_the_options_of_upstreams_devstack_plugin(tool):
     conf = tool.write('devstack/cyborg.conf')
     migrated = tool.run('cyborg-dbsync', '--config-file', conf, 'upgrade')

@@ -2,6 +2,7 @@
 """A mistake in the configuration is one sentence and a non-zero exit, not a traceback."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -95,13 +96,15 @@ def test_a_service_without_a_broker_says_so(command, text, tmp_path):
 
 @pytest.mark.parametrize('forced', [False, True])
 def test_a_wsgi_server_does_not_serve_everybody_unless_told_to(forced, tmp_path):
-    path = tmp_path / 'cyborg.conf'
+    path = tmp_path / '.cyborg/cyborg.conf'
+    path.parent.mkdir()
     path.write_text(
         '[DEFAULT]\ntransport_url = kombu+memory:////\n'
         f'[api]\nauth_strategy = noauth2\nallow_remote_noauth = {forced}\n'
     )
     result = subprocess.run(
-        [sys.executable, '-c', 'import cyborg.wsgi.api', '--config-file', path],
+        [sys.executable, '-c', 'import cyborg.wsgi.api'],
+        env=os.environ | {'HOME': str(tmp_path)},
         text=True,
         capture_output=True,
     )

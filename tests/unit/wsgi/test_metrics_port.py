@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The port of metrics is open before the first request, in a process that serves requests."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -44,14 +45,16 @@ if {module!r} == 'uwsgi' and hasattr(server, 'post_fork_hook'):
 )
 def test_the_port_is_open_as_soon_as_the_process_serves(module, worker, has_hook, said, tmp_path):
     port = free_port()
-    options = tmp_path / 'cyborg.conf'
+    options = tmp_path / '.cyborg/cyborg.conf'
+    options.parent.mkdir()
     options.write_text(
         '[DEFAULT]\ntransport_url = kombu+memory:////\n[keystone_authtoken]\nauth_type = none\n'
         f'[api]\nmetrics_port = {port}\n'
     )
     code = LOAD.format(module=module, worker=worker, has_hook=has_hook, port=port)
     loaded = subprocess.run(
-        [sys.executable, '-c', code, '--config-file', options],
+        [sys.executable, '-c', code],
+        env=os.environ | {'HOME': str(tmp_path)},
         cwd=pathlib.Path(__file__).parents[3],
         text=True,
         capture_output=True,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server with few threads keeps one for requests that do not wait for hosts."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -32,12 +33,14 @@ print(cyborg.wsgi.api._conf.api.max_waiting_binds)
     ],
 )
 def test_binds_do_not_wait_in_the_last_thread(module, facts, waiting, tmp_path):
-    options = tmp_path / 'cyborg.conf'
+    options = tmp_path / '.cyborg/cyborg.conf'
+    options.parent.mkdir()
     options.write_text(
         '[DEFAULT]\ntransport_url = kombu+memory:////\n[keystone_authtoken]\nauth_type = none\n'
     )
     loaded = subprocess.run(
-        [sys.executable, '-c', LOAD.format(module=module, facts=facts), '--config-file', options],
+        [sys.executable, '-c', LOAD.format(module=module, facts=facts)],
+        env=os.environ | {'HOME': str(tmp_path)},
         cwd=pathlib.Path(__file__).parents[3],
         text=True,
         capture_output=True,
