@@ -90,7 +90,7 @@ def open_reply_queue(transport: Any) -> None:
     transport._driver._get_reply_q()  # noqa: SLF001
 
 
-def set_rabbit_defaults(**defaults: int) -> None:
+def set_rabbit_defaults(**defaults: int | str) -> None:
     """Set the defaults of options in [oslo_messaging_rabbit].
 
     oslo.messaging has a public function for the control exchange only.

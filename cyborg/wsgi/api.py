@@ -7,7 +7,7 @@ Without any, and in other servers, it reads the files in the default places.
 
 import sys
 
-from cyborg import metrics
+from cyborg import library_internals, metrics
 from cyborg.api import app, waiting
 from cyborg.api.middleware import request_metrics
 from cyborg.cmd import startup
@@ -69,6 +69,9 @@ def _open_early(listener: metrics.Listener) -> None:
     uwsgi.post_fork_hook = after_fork
 
 
+# The queue manager of oslo.messaging has a file and a queue for each name of a process. By default
+# that is the name of the WSGI server, which other services on this host may have, too.
+library_internals.set_rabbit_defaults(processname='cyborg-api')
 _conf = startup.configure(_arguments())
 app.require_local_noauth(_conf, None)
 _threads = _count_threads()
