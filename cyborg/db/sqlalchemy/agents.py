@@ -207,8 +207,7 @@ def last_heartbeat(session: orm.Session, hostname: str) -> datetime.datetime | N
 
 def unreserved(session: orm.Session, since: datetime.datetime) -> list[str]:
     """Returns the hosts of silent agents whose devices are not reserved yet."""
-    is_open = sa.or_(Agent.withdrawal.is_(None), Agent.withdrawal != RESERVED)
-    return _hostnames(session, Agent.last_heartbeat < since, is_open)
+    return _hostnames(session, Agent.last_heartbeat < since, _is_unreserved())
 
 
 def reserved(session: orm.Session, since: datetime.datetime) -> list[str]:
@@ -227,11 +226,17 @@ def _hostnames(session: orm.Session, *conditions: sa.ColumnElement[bool]) -> lis
 
 
 def silence(session: orm.Session, since: datetime.datetime) -> tuple[int, int]:
-    """Returns how many agents are silent, and how many there are."""
+    """Returns how many agents are silent, and how many there are, both without silent ones whose
+    devices are reserved already: they may have been silent for months."""
     is_silent = sa.case((Agent.last_heartbeat < since, 1), else_=0)
     count = sa.select(sa.func.coalesce(sa.func.sum(is_silent), 0), sa.func.count())
-    [silent, total] = session.execute(count.select_from(Agent)).one()
+    counts = sa.or_(Agent.last_heartbeat >= since, _is_unreserved())
+    [silent, total] = session.execute(count.select_from(Agent).where(counts)).one()
     return int(silent), int(total)
+
+
+def _is_unreserved() -> sa.ColumnElement[bool]:
+    return sa.or_(Agent.withdrawal.is_(None), Agent.withdrawal != RESERVED)
 
 
 def withdraw(session: orm.Session, hostname: str, since: datetime.datetime, state: str) -> bool:

@@ -252,6 +252,21 @@ def test_nothing_is_reserved_if_most_agents_are_silent(
     assert service.reserved()['vgpu'] == ((1, 1) if is_reserved else (0, 1))
 
 
+def test_agents_that_are_reserved_already_do_not_speak_for_a_common_fault(
+    db, service, published, silent
+):
+    # given two of five hosts that are retired
+    hear(db, 0, NAME, 'alive1', 'alive2')
+    hear(db, TIMEOUT + 10, 'retired1', 'retired2')
+    silent.round()
+    assert marks(db).count(agents.RESERVED) == 2
+    # when the agent of another host dies
+    hear(db, TIMEOUT + 10, NAME)
+    silent.round()
+    # then its devices are reserved, too
+    assert service.reserved()['vgpu'] == (1, 1)
+
+
 def test_agents_that_return_are_served_although_most_others_are_silent(
     db, service, published, silent
 ):
