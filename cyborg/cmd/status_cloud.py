@@ -41,7 +41,7 @@ def placement(conf: cfg.ConfigOpts) -> Any:
 
 
 def nova(conf: cfg.ConfigOpts) -> Any:
-    """Check that Nova answers, and that our user may send events."""
+    """Check that Nova answers, and that our user may send events and see all servers."""
 
     def check(service: Any) -> Any:
         client = Nova(service)
@@ -61,9 +61,11 @@ def nova(conf: cfg.ConfigOpts) -> Any:
             )
         if not sees_all:
             return Result(
-                Code.SUCCESS,
-                'Nova accepts events. It does not show the servers of all projects, so that '
-                'cyborg-manage audit does not compare with it; that needs the role admin.',
+                Code.WARNING,
+                'Nova accepts events, but does not show the servers of all projects to the user of '
+                '[nova]. So requests of servers that are deleted while they are built keep their '
+                'devices, and cyborg-manage audit does not find them. Give the user the role admin '
+                'in its project.',
             )
         return Result(Code.SUCCESS, 'Nova accepts events, and shows the servers of all projects.')
 

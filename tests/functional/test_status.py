@@ -98,10 +98,10 @@ def test_an_endpoint_that_is_not_placement_is_told(cloud):
         assert code == status.CODE.WARNING and '404' in details, details
 
 
-def test_a_nova_that_hides_servers_is_no_obstacle(cloud):
+def test_a_user_from_whom_nova_hides_servers_needs_a_role(cloud):
     cloud.nova.hides_others = True
     code, details = check('Nova')
-    assert code == status.CODE.SUCCESS and 'needs the role admin' in details
+    assert code == status.CODE.WARNING and 'Give the user the role admin' in details
 
 
 def test_a_host_without_credentials_is_not_asked_for_them(cloud):
