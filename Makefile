@@ -129,12 +129,12 @@ fuzz: venv  ## new examples: thousands of requests made from the API's descripti
 
 # (not at the same time as the other that installs this directory)
 .venv-cyborgclient/installed: | .venv-clients/installed
-NEIGHBOURS := .venv-keystone .venv-glance .venv-clients .venv-cyborgclient .venv-tempest .venv-nova
+NEIGHBOURS := .venv-keystone .venv-glance .venv-clients .venv-cyborgclient .venv-tempest .venv-nova .venv-uwsgi
 
 # One whose installation was interrupted has no `installed`, which tests look for, and is made again.
-$(NEIGHBOURS) .venv-uwsgi: %: %/installed ;
+$(NEIGHBOURS): %: %/installed ;
 
-$(patsubst %,%/installed,$(NEIGHBOURS) .venv-uwsgi):
+$(NEIGHBOURS:%=%/installed):
 	@echo "Installing $(NEEDS) into $(@D)"
 	@"$(PYTHON)" -m venv --clear $(@D)
 	@$(@D)/bin/python -m pip --disable-pip-version-check --quiet install --no-compile \
