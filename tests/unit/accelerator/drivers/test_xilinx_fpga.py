@@ -254,6 +254,38 @@ class TestProgramming:
         )
 
 
+class TestBlanking:
+    REGION = f'{USER}_region0'
+
+    @pytest.fixture(autouse=True)
+    def blanks(self, configure, card, tmp_path):
+        path = write_xclbin(tmp_path / 'blank.xclbin')
+        configure(f'[fpga]\nblank_images = {SHELL}:{path}\n')
+
+    def test_a_region_is_emptied_when_it_is_cleaned(self, host, discover, load, stored):
+        [handle] = discover()[0].deployables[1].attach_handles
+        handle = stored(handle)
+        host.have_guest_use(USER)
+        driver = load('xilinx_fpga_driver')
+        steps = [step.name for step in driver.steps_for(handle)]
+        assert 'blank' in steps
+        for step in steps:
+            driver.clean(handle, step, self.REGION)
+        region = discover()[0].deployables[1]
+        assert trait('FUNCTION', OTHER) in region.traits
+        assert host.traces(USER) == []
+
+    def test_a_failure_of_the_tool_is_told(self, host, discover, load):
+        def program(*words):
+            raise OSError('xbutil ended with 1: ERROR: Failed to download xclbin')
+
+        host.tools['xbutil'] = program
+        [handle] = discover()[0].deployables[1].attach_handles
+        with pytest.raises(errors.DriverFailed, match='Failed to download'):
+            load('xilinx_fpga_driver').clean(handle, 'blank', self.REGION)
+        assert trait('FUNCTION', PROGRAMMED) in discover()[0].deployables[1].traits
+
+
 class TestFlash:
     """What goes into the flash counts when the host was switched off and on."""
 
