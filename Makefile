@@ -187,7 +187,9 @@ test-release: venv  ## what is too long for every change: the libraries of OpenS
 	@echo "== the previous release and this one together"
 	@$(MAKE) --no-print-directory test-upgrade
 
-on-releases: $(SERIES:%=.venv-%) $(OTHER_PYTHONS:%=.venv-py%)
+# Each installation builds in this directory, so they come one after the other.
+on-releases:
+	@$(MAKE) --no-print-directory --jobs=1 $(SERIES:%=.venv-%) $(OTHER_PYTHONS:%=.venv-py%)
 	@for series in $(SERIES); do \
 	    echo "== OpenStack $$series"; \
 	    $(call install_again,$$series) || exit 1; \
