@@ -17,6 +17,10 @@ Device = models.Device
 Deployable = models.Deployable
 #: the key of the function in the content of a deployable
 FUNCTION = 'function'
+#: stored as the boot of a deployable whose card was missing, and differs from every boot: the image
+#: is lost. The first report after the card's return may lack its regions, or may show them as not
+#: programmable, so a later report must know of it.
+PULLED = 'pulled'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +46,6 @@ class LostImages:
     def __init__(self) -> None:
         #: reported deployables, by uuid, that may have lost their image when the report arrived
         self._suspected: set[str] = set()
-        #: programmable deployables, by uuid, of cards that the report before lacked
-        self._returned: set[str] = set()
         #: deployable, by uuid -> the image that it has lost with its power
         self._lost: dict[str, str] = {}
         #: deployables, by uuid, whose functions the report shows
@@ -68,7 +70,7 @@ class LostImages:
                     if part.is_programmable and not _is_flash(part):
                         part.may_have_lost_image = True
                         if row.is_missing and not report.is_first:
-                            self._returned.add(part.uuid)
+                            part.boot_id = PULLED
                     if report.is_first and part.uuid in programmed:
                         _forget(part)
 
@@ -120,7 +122,7 @@ class LostImages:
     def _judge_unseen(self, row: Deployable, boot_id: str | None) -> None:
         is_known = row.boot_id is not None and boot_id is not None
         is_started = is_known and row.boot_id != boot_id
-        if row.may_have_lost_image and (is_started or row.uuid in self._returned):
+        if row.may_have_lost_image and (is_started or row.boot_id == PULLED):
             self._note_loss(row)
 
     def _note_loss(self, row: Deployable) -> None:

@@ -189,7 +189,8 @@ class Deployable(Base):
     may_have_lost_image: orm.Mapped[bool] = orm.mapped_column(
         default=False, server_default=sa.false()
     )
-    #: the boot of its host in which that did not apply, or of the first report; None: not known
+    #: the boot of its host in which that did not apply, or of the first report; None: not known.
+    #: 'pulled': its card was missing since
     boot_id: orm.Mapped[str | None] = orm.mapped_column(sa.String(64))
     is_programmable: orm.Mapped[bool] = orm.mapped_column(default=False)
     #: the last task that has loaded, or is to load, an image into it

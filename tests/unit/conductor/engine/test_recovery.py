@@ -286,6 +286,26 @@ def test_an_image_that_is_never_shown_is_loaded_again_after_a_reboot(host, group
     assert open_kinds(host.report(card(part()), is_first=True, boot_id='third')) != []
 
 
+@pytest.mark.parametrize('boot_id', ['first', None], ids=['', 'agent of the previous release'])
+@pytest.mark.parametrize('rounds', BACK.values(), ids=BACK)
+def test_an_image_that_is_never_shown_is_loaded_again_after_its_card_was_pulled(
+    host, rounds, boot_id
+):
+    host.report(card(part()), boot_id=boot_id)
+    host.bind(host.request(GROUP))
+    end_tasks(host, bitstream_id=IMAGE)
+    assert open_kinds(host.report(boot_id=boot_id)) == []
+    for devices in rounds:
+        plan = host.report(*devices, boot_id=boot_id)
+    [task] = plan.tasks
+    assert (task.kind, task.image) == (TaskKind.PROGRAM, {'bitstream_id': IMAGE})
+    # and once only
+    host.finish(task, image_uuid=IMAGE)
+    assert host.states() == ['Bound']
+    assert open_kinds(host.report(card(part()), boot_id=boot_id)) == []
+    assert open_kinds(host.report(card(part()), is_first=True, boot_id=boot_id)) == []
+
+
 @pytest.mark.parametrize('before, after', [('first', 'first'), (None, 'first'), ('first', None)])
 def test_an_image_that_is_never_shown_is_not_loaded_under_a_server(host, before, after):
     """Its agent was started again, or is of another release; its host may have run all the time."""
