@@ -66,6 +66,7 @@ class Inventory:
         self._thread = threading.Thread(target=self._run, name=f'inventory-{hostname}', daemon=True)
         # what the conductor and Placement accepted last
         self._digest: str | None = None
+        self._is_first = True  # no plan was received yet
         self._sequence = 0  # of the last accepted report; 0: unknown
         self._planned: list[objects.Provider] = []
         self._unpublished: list[objects.Provider] | None = None
@@ -329,7 +330,7 @@ class Inventory:
             self._sequence = refusal.kwargs['known']
             self._number(report)
             plan = self._conductor.report(asker, report)
-        self._sequence = report.sequence
+        self._sequence, self._is_first = report.sequence, False
         return plan
 
     def _number(self, report: objects.Report) -> None:
@@ -408,7 +409,7 @@ class Inventory:
         return objects.Report(
             hostname=self._hostname,
             digest=digest,
-            is_first=self._digest is None,
+            is_first=self._is_first,
             prepared=prepared,
             returned=returned,
             rpc_version=manifests.NEWEST,

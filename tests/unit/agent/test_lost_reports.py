@@ -21,10 +21,11 @@ class Conductor:
     """One that stores every report, and loses answers when told so."""
 
     def __init__(self):
-        self.cards, self.beats, self.loses_answers = [], [], False
+        self.cards, self.first, self.beats, self.loses_answers = [], [], [], False
 
     def report(self, context, report):
         self.cards.append(len(report.devices))
+        self.first.append(report.is_first)
         if self.loses_answers:
             raise messaging.MessagingTimeout
         return objects.Plan(providers=[], tasks=[])
@@ -87,3 +88,12 @@ def test_a_heartbeat_after_a_lost_answer_claims_nothing(inventory, conductor, ho
     lose_the_answer(inventory, conductor)
     inventory.beat()
     assert conductor.beats == [NOTHING_REPORTED]
+
+
+def test_a_report_is_the_first_one_until_one_is_answered(inventory, conductor):
+    lose_the_answer(inventory, conductor)
+    inventory.sync()
+    inventory.wake(must_report=True)
+    lose_the_answer(inventory, conductor)
+    inventory.sync()
+    assert conductor.first == [True, True, False, False]
