@@ -4,7 +4,9 @@ accepts them."""
 
 import collections
 import datetime
+import heapq
 import itertools
+import random
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -49,12 +51,16 @@ MOST_CHECKS = 10_000  #: servers that are checked later
 #: a conductor that starts checks the servers of requests that were bound since then: the one that
 #: bound them may have been stopped. A server gets its host soon after its requests are bound.
 BOUND_RECENTLY = datetime.timedelta(minutes=10)
+#: seconds over which it spreads these checks: processes that start at the same moment check the
+#: same servers
+SPREAD = 60.0
+CHECKED_TOGETHER = 1.0  #: seconds after which no further check delays events
 BUILD = 'BUILD'  #: the status of a server that is being built
 
 Waiting = collections.deque[list[models.NovaEvent]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class ServerCheck:
     """A server whose existence is checked later, because Nova may delete it without a call to
     Cyborg."""
@@ -103,9 +109,11 @@ class Outbox:
         #: how long an event that Nova refuses is retried
         self._patience = datetime.timedelta(seconds=patience)
         self._check_after = unknown_server_timeout
-        #: servers that may be deleted, with their requests and the time of the check, oldest first
-        self._checks: collections.deque[ServerCheck] = collections.deque(maxlen=MOST_CHECKS)
+        #: a heap of servers that may be deleted, with their requests and the time of the check
+        self._checks: list[ServerCheck] = []
         self._circuit = Circuit()
+        #: of checks: Nova may fail to show one server, and accept events about others
+        self._check_circuit = Circuit()
         #: each entry has the events of one server and one claim; oldest first
         self._fresh: Waiting = collections.deque()
         self._due: Waiting = collections.deque()
@@ -167,7 +175,7 @@ class Outbox:
         if self._accepted:
             times.append(self._delete_at)
         if self._checks:
-            times.append(self._checks[0].at)
+            times.append(max(self._checks[0].at, time.monotonic() + self._check_circuit.wait))
         return min(times)
 
     @property
@@ -184,7 +192,7 @@ class Outbox:
             with self._db.reader() as session:
                 bound = arqs_db.changed_since(session, IN_USE, clock.now() - since)
             for server, requests in bound.items():
-                self._check_later(server, requests)
+                self._check_later(server, requests, random.uniform(0, SPREAD))
 
     def deliver(self) -> None:
         """Send new events and due events in turns until none is left."""
@@ -286,29 +294,42 @@ class Outbox:
         since = event.refused_since
         return since is not None and clock.now() - since >= self._patience
 
-    def _check_later(self, server: str, requests: list[str]) -> None:
-        if self._check_after and requests:
-            self._checks.append(ServerCheck(time.monotonic() + self._check_after, server, requests))
+    def _check_later(self, server: str, requests: list[str], delay: float = 0.0) -> None:
+        if self._check_after and requests and len(self._checks) < MOST_CHECKS:
+            at = time.monotonic() + self._check_after + delay
+            heapq.heappush(self._checks, ServerCheck(at, server, requests))
 
     def check_servers(self) -> None:
         """Delete the requests of servers that were deleted while they were being built.
 
-        The list of checks is in memory only. The next conductor that starts makes it again. New
-        events are sent before the next server is checked.
+        The list of checks is in memory only. The next conductor that starts makes it again. Only
+        some of the checks that are due are done, so that events do not wait for all of them.
         """
-        while self._checks and self._checks[0].at <= time.monotonic() and not self._is_resting:
-            check = self._checks.popleft()
-            try:
-                status = self._nova.status(check.server)
-                if status is None and self._nova.sees_all():
-                    self._delete_requests(check)
-            except errors.Unavailable as error:
-                LOG.debug('Server %s is checked later: %s', check.server, error.faultstring)
-                status = BUILD
-            if status == BUILD:
-                self._check_later(check.server, check.requests)
-            if self._fresh:
+        until = time.monotonic() + CHECKED_TOGETHER
+        while self._is_check_due:
+            self._check(heapq.heappop(self._checks))
+            if self._fresh or time.monotonic() >= until:
                 return
+
+    @property
+    def _is_check_due(self) -> bool:
+        if not self._checks or self._is_resting or self._check_circuit.wait:
+            return False
+        return self._checks[0].at <= time.monotonic()
+
+    def _check(self, check: ServerCheck) -> None:
+        try:
+            status = self._nova.status(check.server)
+            if status is None and self._nova.sees_all():
+                self._delete_requests(check)
+        except errors.Unavailable as error:
+            self._check_circuit.note(is_up=False)
+            LOG.debug('Server %s is checked later: %s', check.server, error.faultstring)
+            status = BUILD
+        else:
+            self._check_circuit.note(is_up=True)
+        if status == BUILD:
+            self._check_later(check.server, check.requests)
 
     @engine.retried
     def _delete_requests(self, check: ServerCheck) -> None:

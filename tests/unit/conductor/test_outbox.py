@@ -561,6 +561,8 @@ def test_one_event_that_is_given_up_leaves_the_others_of_its_server(outbox, db, 
 
 
 LATER = datetime.timedelta(seconds=30)
+#: when a conductor has looked at all servers of those that were stopped
+LATER_FOR_ALL = LATER + datetime.timedelta(seconds=outboxes.SPREAD)
 
 
 @pytest.fixture
@@ -704,7 +706,7 @@ def test_a_conductor_that_starts_looks_at_the_servers_of_one_that_was_stopped(
     after_restart.take_over()
     del nova.statuses[server]
     # then the next conductor deletes its requests
-    check(after_restart, clock)
+    check(after_restart, clock, LATER_FOR_ALL)
     assert not present(db)
 
 
@@ -714,8 +716,95 @@ def test_a_conductor_that_starts_does_not_look_at_servers_that_were_built_long_a
     clock.go_on(outboxes.BOUND_RECENTLY + LATER + LATER)
     checking = another(db, nova)
     checking.take_over()
-    check(checking, clock)
+    check(checking, clock, LATER_FOR_ALL)
     assert nova.asked == []
+
+
+@pytest.fixture
+def many_checks(checking, db, nova, clock):
+    """A conductor that has just started and looks at 300 servers; Nova takes half a second to show
+    one of them."""
+    servers = [str(uuid.uuid4()) for _ in range(300)]
+    nova.statuses = dict.fromkeys(servers, 'ACTIVE')
+    with db.writer() as session:
+        session.add_all(
+            models.ExtArq(
+                uuid=str(uuid.uuid4()),
+                instance_uuid=server,
+                state='Bound',
+                device_profile_group_id=0,
+                group={},
+                project_id='project',
+                updated_at=now(),
+            )
+            for server in servers
+        )
+    status = nova.status
+
+    def slow(server):
+        clock.go_on(datetime.timedelta(seconds=0.5))
+        return status(server)
+
+    nova.status = slow
+    checking.take_over()
+    return checking
+
+
+def test_events_do_not_wait_for_the_servers_that_a_conductor_looks_at_when_it_starts(
+    many_checks, db, nova, clock
+):
+    clock.go_on(LATER_FOR_ALL)
+    other = another(db, nova)
+    tell(many_checks, db, 'first')
+    many_checks.deliver()
+    for turn in range(1, 151):
+        many_checks.check_servers()
+        assert len(nova.asked) == 2 * turn
+        # what becomes due meanwhile is sent in the next turn, and by one conductor only
+        wait_in_table(db, f'{turn}')
+        many_checks.wake()
+        for outbox in (many_checks, other):
+            outbox.deliver()
+            outbox._delete_accepted_in_time()
+        assert heard(nova)[-1] == f'{turn}' and len(nova.posts) == 1 + turn
+    many_checks.check_servers()
+    assert set(nova.asked) == set(nova.statuses) and len(nova.asked) == 300
+
+
+def test_conductors_that_start_together_do_not_ask_nova_all_at_once(many_checks, nova, clock):
+    clock.go_on(LATER)
+    many_checks.check_servers()
+    assert nova.asked == []
+    assert len({check.at for check in many_checks._checks}) > 200
+
+
+def test_a_server_that_nova_does_not_show_delays_other_servers_and_no_event(
+    many_checks, db, nova, clock
+):
+    clock.go_on(LATER_FOR_ALL)
+    many_checks.deliver()
+    # given one server whose cell is down
+    status, failed = nova.status, many_checks._checks[0].server
+
+    def fail(server):
+        nova.status = status
+        raise errors.Unavailable('Its cell is down.')
+
+    nova.status = fail
+    many_checks.check_servers()
+    many_checks.check_servers()
+    assert nova.asked == [] and many_checks._next_at() > outboxes.time.monotonic()
+    tell(many_checks, db, 'event')
+    many_checks.deliver()
+    assert heard(nova) == ['event']
+    # when the pause is over, the others are looked at, and this one later
+    clock.go_on(datetime.timedelta(seconds=1))
+    many_checks.check_servers()
+    assert len(nova.asked) == 2 and failed not in nova.asked
+    check(many_checks, clock)
+    for _ in range(150):
+        many_checks.check_servers()
+    assert len(nova.asked) == 300 and failed in nova.asked
 
 
 def test_servers_are_not_looked_at_if_the_operator_does_not_want_it(
