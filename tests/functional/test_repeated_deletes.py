@@ -64,9 +64,40 @@ def test_one_unknown_profile_is_named_and_the_others_stay(cloud, lossy):
     assert len(lossy) == 2 and names(cloud) == ['one', 'two']
 
 
-def test_a_profile_that_never_existed_is_not_found(cloud, lossy):
+@pytest.fixture
+def previous_release(cloud, monkeypatch):
+    """A conductor that ignores the key of a deletion."""
+    driver = cloud.standalone.transport._driver
+    send = driver.send
+
+    def forget(target, ctxt, message, **options):
+        return send(target, ctxt | {'idempotency_key': None}, message, **options)
+
+    monkeypatch.setattr(driver, 'send', forget)
+
+
+@pytest.mark.usefixtures('previous_release')
+@pytest.mark.parametrize('path', [f'{PROFILES}/one', f'{PROFILES}?value=one'])
+def test_a_conductor_of_the_previous_release_deletes_a_profile(cloud, lossy, path):
+    assert cloud.call('DELETE', path).status_code == 204
+    assert len(lossy) == 2 and names(cloud) == ['two']
+
+
+@pytest.mark.parametrize('lossy', ['answer'], indirect=True)
+@pytest.mark.usefixtures('previous_release')
+def test_a_conductor_of_the_previous_release_does_not_find_several_profiles(cloud, lossy):
+    # the second call cannot know whether the first one has deleted them, or none of them
+    assert delete(cloud, 'one', 'two').status_code == 404
+    assert len(lossy) == 2 and names(cloud) == []
+
+
+def test_a_profile_that_never_existed_is_not_found(cloud):
     answer = cloud.call('DELETE', f'{PROFILES}/mistyped')
     assert answer.status_code == 404 and 'mistyped' in answer.text
+
+
+def test_a_profile_that_a_repeated_call_does_not_find_counts_as_deleted(cloud, lossy):
+    assert cloud.call('DELETE', f'{PROFILES}/mistyped').status_code == 204
     assert len(lossy) == 2
 
 
