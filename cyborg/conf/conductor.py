@@ -63,8 +63,10 @@ OPTS = [
         default=30,
         help='Seconds after which a conductor asks Nova whether a server still exists that had no '
         'host when its requests were bound, and deletes the requests if it does not: Nova leaves '
-        'them behind if a server is deleted at that stage of its build. This needs the role admin '
-        'in [nova]. 0: never. Set it to 0 if a service other than Nova binds requests.',
+        'them behind if a server is deleted at that stage of its build. A conductor that starts '
+        'asks about every server whose requests have changed in the last ten minutes, since '
+        'another one may have been stopped before it asked. This needs the role admin in [nova]. '
+        '0: never. Set it to 0 if a service other than Nova binds requests.',
     ),
     cfg.IntOpt(
         'initial_request_timeout',
