@@ -2,6 +2,7 @@
 """The time, by the clock of the database: those of several conductors may differ."""
 
 import datetime
+import time
 from typing import Any
 
 import sqlalchemy as sa
@@ -30,15 +31,24 @@ class Moment(sa.TypeDecorator[datetime.datetime]):
         return None if value is None else value.replace(tzinfo=UTC)
 
 
+#: the time by the clock of this machine when the process began, and the seconds of a clock that
+#: nobody sets
+_BEGAN, _BEGAN_AT = datetime.datetime.now(UTC), time.monotonic()
+
+
 class _Clock:
-    """How far the clock of the database is ahead of the clock of this machine."""
+    """How far the clock of the database is ahead of ``local_now``."""
 
     ahead = datetime.timedelta()
 
 
 def local_now() -> datetime.datetime:
-    """Returns the present time by the clock of this machine."""
-    return datetime.datetime.now(UTC)
+    """Returns the present time by the clock that this machine had when the process began.
+
+    If the clock is set later, ``now`` must not jump with it: it would be wrong until ``follow`` is
+    called, and heartbeats and deadlines that were stored meanwhile would stay wrong.
+    """
+    return _BEGAN + datetime.timedelta(seconds=time.monotonic() - _BEGAN_AT)
 
 
 def now() -> datetime.datetime:
@@ -47,14 +57,14 @@ def now() -> datetime.datetime:
     Deadlines, leases and liveness are compared by several conductors, whose clocks may differ.
     The database is not queried for each call: ``follow`` is called with its time now and then.
     """
-    return timeutils.utcnow(with_timezone=True).replace(tzinfo=UTC) + _Clock.ahead
+    return local_now() + _Clock.ahead
 
 
 def follow(told: datetime.datetime, asked: datetime.datetime) -> None:
     """Correct ``now`` by the clock of the database.
 
     :param told: the time of the database
-    :param asked: the time of this machine when the database was asked
+    :param asked: ``local_now`` when the database was asked
     """
     # the database has read its clock at some moment between the query and its result
     least, most = told - local_now(), told - asked

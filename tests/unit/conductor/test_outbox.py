@@ -10,7 +10,6 @@ import uuid
 import pytest
 import sqlalchemy as sa
 from oslo_db import exception
-from oslo_utils import timeutils
 
 from cyborg import errors
 from cyborg.conductor import outbox as outboxes
@@ -18,6 +17,7 @@ from cyborg.conductor.audit import Audit
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
 from cyborg.conductor.outbox import Outbox
 from cyborg.db.sqlalchemy import arqs, history, migration, models, nova_events
+from cyborg.db.sqlalchemy import clock as clocks
 from cyborg.db.sqlalchemy.clock import now
 from cyborg.db.sqlalchemy.engine import Database
 from tests.fixtures.cloud import eventually
@@ -91,8 +91,8 @@ class Clock:
     def __init__(self):
         self._now = datetime.datetime.now(datetime.UTC)
 
-    def __call__(self, with_timezone=False):
-        return self._now if with_timezone else self._now.replace(tzinfo=None)
+    def __call__(self):
+        return self._now
 
     def monotonic(self):
         return self._now.timestamp()
@@ -104,7 +104,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    monkeypatch.setattr(timeutils, 'utcnow', made)
+    monkeypatch.setattr(clocks, 'local_now', made)
     monkeypatch.setattr(outboxes, 'time', made)
     return made
 

@@ -2,6 +2,7 @@
 """Conductors whose clocks are wrong use the clock of the database."""
 
 import datetime
+import types
 
 import pytest
 from oslo_utils import timeutils
@@ -23,9 +24,8 @@ def real_now():
 
 
 def set_clock(monkeypatch, wrong):
-    """Have the clock of this machine go wrong by so much."""
+    """Have the clock of this process go wrong by so much, as that of a machine which slept."""
     monkeypatch.setattr(clock, 'local_now', lambda: real_now() + wrong)
-    monkeypatch.setattr(timeutils, 'utcnow', lambda with_timezone=False: real_now() + wrong)
 
 
 @pytest.fixture
@@ -48,6 +48,23 @@ def test_a_conductor_that_starts_uses_the_clock_of_the_database(connect, monkeyp
     set_clock(monkeypatch, wrong)
     assert abs(clock.now() - real_now()) > HOUR - SLACK
     connect()
+    assert abs(clock.now() - real_now()) < SLACK
+
+
+class Wall(datetime.datetime):
+    """The clock of this machine after somebody has set it."""
+
+    @classmethod
+    def now(cls, tz=None):
+        return super().now(tz) + HOUR
+
+
+def test_a_clock_that_is_set_while_a_conductor_runs_changes_nothing(connect, monkeypatch):
+    db = connect()
+    migration.upgrade(db)
+    wall = types.SimpleNamespace(datetime=Wall, timedelta=datetime.timedelta)
+    monkeypatch.setattr(clock, 'datetime', wall)
+    monkeypatch.setattr(timeutils, 'utcnow', lambda with_timezone=False: real_now() + HOUR)
     assert abs(clock.now() - real_now()) < SLACK
 
 

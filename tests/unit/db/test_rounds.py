@@ -7,7 +7,6 @@ import threading
 import pytest
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
-from oslo_utils import timeutils
 
 from cyborg.db.sqlalchemy import clock, migration, models, rounds
 
@@ -78,8 +77,9 @@ def test_others_hear_when_the_lease_ends(db):
 
 def test_the_clocks_of_conductors_do_not_matter(db, monkeypatch):
     take(db)
-    later = timeutils.utcnow(with_timezone=True) + datetime.timedelta(days=1)
-    monkeypatch.setattr(timeutils, 'utcnow', lambda with_timezone=False: later)
+    later = clock.local_now() + datetime.timedelta(days=1)
+    monkeypatch.setattr(clock, 'local_now', lambda: later)
+    monkeypatch.setattr(clock._Clock, 'ahead', datetime.timedelta())
     assert not isinstance(take(db), rounds.Lease)
 
 
