@@ -230,12 +230,17 @@ class Client:
         """Call any of the servers, once, and return its answer."""
         return self._attempt(ctxt, method, arguments, self._longest)
 
-    def call_repeatably(self, ctxt: context.RequestContext, method: str, **arguments: Any) -> Any:
+    def call_repeatably(
+        self, ctxt: context.RequestContext, method: str, *, waited: float = 0.0, **arguments: Any
+    ) -> Any:
         """Call; repeat the call once if the first one gets no answer.
 
-        The method must have the same effect and answer if it is performed twice.
+        The method must have the same effect and answer if it is performed twice. ``waited`` are
+        the seconds that the caller has spent already. They are part of the time limit; half of it
+        is left in any case.
         """
-        return self._repeat(ctxt, method, arguments, self._longest)
+        longest = max(self._longest - waited, self._longest / 2)
+        return self._repeat(ctxt, method, arguments, longest)
 
     def read(self, ctxt: context.RequestContext, method: str, **arguments: Any) -> Any:
         """Call a method that changes nothing."""

@@ -63,7 +63,8 @@ class Waiter:
         def is_over() -> bool:
             nonlocal started, refusal
             try:
-                started = self._conductor.bind_arqs(context, bindings)
+                waited = self._clock.monotonic() - begin
+                started = self._conductor.bind_arqs(context, bindings, waited)
             except errors.HandleNotClean as error:
                 refusal = error
                 return False

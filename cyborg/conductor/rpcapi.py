@@ -241,11 +241,13 @@ class ConductorAPI:
         return self._read(list[objects.Transition], context, 'get_arq_history', uuid=uuid)
 
     def bind_arqs(
-        self, context: RequestContext, bindings: list[objects.Binding]
+        self, context: RequestContext, bindings: list[objects.Binding], waited: float = 0.0
     ) -> list[objects.Arq]:
         """Bind all or none. Returns uuids, states and reasons: a host may still have to prepare
-        handles."""
-        return self._repeat(list[objects.Arq], context, 'bind_arqs', bindings=bindings)
+        handles. ``waited`` are the seconds since a first attempt of the same bind."""
+        return self._repeat(
+            list[objects.Arq], context, 'bind_arqs', waited=waited, bindings=bindings
+        )
 
     def unbind_arqs(self, context: RequestContext, uuids: list[str]) -> None:
         """Unbind all or none. A request that is unbound already stays as it is."""

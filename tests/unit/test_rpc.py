@@ -125,6 +125,20 @@ def test_a_server_waits_until_an_error_of_its_host_is_mended(managed, counter, c
     assert 'Traceback' not in caplog.text
 
 
+@pytest.mark.parametrize(('waited', 'limit'), [(0, 8), (3, 5), (20, 4)])
+def test_what_a_caller_has_waited_is_part_of_the_time_limit(configured, monkeypatch, waited, limit):
+    client = rpc.Client(
+        rpc.transport(configured('transport_url = kombu+memory:////\nrpc_response_timeout = 8')),
+        rpc.CONDUCTOR,
+    )
+    limits = []
+    monkeypatch.setattr(
+        client, '_call', lambda ctxt, method, arguments, longest: limits.append(longest)
+    )
+    client.call_repeatably(context.internal(), 'bind_arqs', waited=waited, bindings=[])
+    assert limits == [limit]
+
+
 def test_no_answer_says_who_did_not_give_it(configured):
     conf = configured('transport_url = kombu+memory:////\nrpc_response_timeout = 1')
     transport = rpc.transport(conf)

@@ -140,7 +140,7 @@ class Conductor:
         self._asked(context, 'get_arq_history', uuid=uuid)
         return []
 
-    def bind_arqs(self, context, bindings):
+    def bind_arqs(self, context, bindings, waited):
         self._asked(context, 'bind_arqs', bindings=bindings)
         return self.items['arqs']
 

@@ -30,7 +30,7 @@ class Answers:
     def is_programmed(self, context, task_uuid):
         return self._next(task_uuid)
 
-    def bind_arqs(self, context, bindings):
+    def bind_arqs(self, context, bindings, waited):
         return self._next(bindings)
 
     def _next(self, asked):
@@ -91,7 +91,7 @@ def test_the_time_of_the_first_call_counts():
     clock = Clock()
 
     class Slow(Answers):
-        def bind_arqs(self, context, bindings):
+        def bind_arqs(self, context, bindings, waited):
             clock.now += 15
             return STARTED
 
@@ -158,6 +158,22 @@ def test_a_host_that_goes_on_cleaning_is_told_in_the_end():
     with pytest.raises(errors.HandleNotClean):
         waiter(Answers(NOT_CLEAN), time).bind(CONTEXT, BINDINGS)
     assert time.now == pytest.approx(20)
+
+
+def test_what_was_waited_is_part_of_the_limit_of_a_call():
+    """Else a bind that begins at the end of the wait is answered a whole limit later."""
+    waits = []
+
+    class Slow(Answers):
+        def bind_arqs(self, context, bindings, waited):
+            waits.append(waited)
+            return super().bind_arqs(context, bindings, waited)
+
+    with pytest.raises(errors.HandleNotClean):
+        waiter(Slow(NOT_CLEAN), Clock()).bind(CONTEXT, BINDINGS)
+    assert waits[0] == 0
+    assert waits[-1] == pytest.approx(20)
+    assert waits == sorted(waits)
 
 
 def test_a_bind_that_gets_no_answer_does_not_say_that_the_handle_is_being_cleaned():
