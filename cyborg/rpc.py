@@ -189,13 +189,13 @@ class Client:
 
     A message has the oldest version in which nothing of it is lost, so that as many servers as
     possible understand it, and none that is newer than ``newest()``. If a server refuses a call
-    because it is too new, it is sent again in an older version: what that version does not have
-    is left out.
+    because it is too new, it is sent again in an older version, in which objects lack newer
+    fields. A call that needs a newer form of its method is not sent to older servers.
 
     :param newest: returns the newest version to use
     :param added: arguments of methods that older servers do not have
     :param changed: methods that have other arguments on older servers, with the version in which
-        they changed; older servers are not called
+        they changed
     """
 
     def __init__(
@@ -319,7 +319,7 @@ class Client:
                 if error.exc_type != UNSUPPORTED:
                     raise
             self._choice.note_refusal(version)
-        if self._choice.is_changed(method):
+        if self._choice.oldest(method, arguments) != manifests.OLDEST:
             raise self._older_form_of(method)
         raise errors.IncompatibleRelease(
             why=f'a {self._whose} refuses all RPC versions of this release, '
@@ -342,7 +342,7 @@ class Client:
                         timeout=max(deadline - time.monotonic(), 0.1),
                         call_monitor_timeout=self._limits.silence,
                     )
-                    .call(ctxt, method, **self._choice.arguments(version, method, arguments))
+                    .call(ctxt, method, **arguments)
                 )
         except messaging.MessagingTimeout as error:
             raise messaging.MessagingTimeout(
@@ -360,7 +360,7 @@ class Client:
         version = versions[0]
         client = self._clients[version] if to is None else self._clients[version].prepare(server=to)
         with self._timed(method), _readable_errors():
-            client.cast(ctxt, method, **self._choice.arguments(version, method, arguments))
+            client.cast(ctxt, method, **arguments)
 
     def _older_form_of(self, method: str) -> errors.IncompatibleRelease:
         return errors.IncompatibleRelease(

@@ -14,7 +14,8 @@ LOG = log.getLogger(__name__)
 
 #: seconds for which messages have an older version after a server has refused a newer one
 CAUTION = 60
-#: method -> arguments that are newer than the oldest version -> the version that they came with
+#: method -> arguments that are newer than the oldest version -> the version that they came with;
+#: a call leaves out those that it does not need
 Added = Mapping[str, Mapping[str, str]]
 
 
@@ -31,24 +32,28 @@ class VersionChoice:
         self._refused: str | None = None
         self._cautious_until = 0.0
 
-    def is_changed(self, method: str) -> bool:
-        """Returns whether older servers have another form of the method."""
-        return method in self._changed
+    def oldest(self, method: str, arguments: Mapping[str, Any]) -> str:
+        """Returns the oldest version that has this form of the method and all the arguments."""
+        added = self._added.get(method, {})
+        return _newest_of(
+            [
+                self._changed.get(method, manifests.OLDEST),
+                *(added[name] for name in arguments if name in added),
+            ]
+        )
 
     def versions(
         self, method: str, arguments: Mapping[str, Any], *, is_cast: bool = False
     ) -> list[str]:
         """Returns the versions in which a message can be sent, the best one first. There is none
-        if the method has changed in a version that is newer than ``newest()``.
+        if ``newest()`` does not have this form of the method, or one of the arguments.
 
         Nobody can refuse a cast. Those with objects are sent to agents, whose version is known;
         lists of objects are smaller in the newest version.
         """
-        if method in self._changed:
-            return _descending(self._changed[method], self._newest())
-        added = self._added.get(method, {})
+        if (oldest := self.oldest(method, arguments)) != manifests.OLDEST:
+            return _descending(oldest, self._newest())
         needed = [
-            *(added[name] for name in arguments if name in added),
             *(
                 manifests.NEWEST if is_cast else manifests.needed(each.obj_name())
                 for each in _objects_in(arguments)
@@ -76,15 +81,6 @@ class VersionChoice:
                 CAUTION,
             )
         self._refused, self._cautious_until = version, time.monotonic() + CAUTION
-
-    def arguments(self, version: str, method: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the arguments that servers of a version have."""
-        added = self._added.get(method, {})
-        return {
-            name: value
-            for name, value in arguments.items()
-            if name not in added or manifests.parsed(added[name]) <= manifests.parsed(version)
-        }
 
 
 def _descending(oldest: str, newest: str) -> list[str]:

@@ -116,7 +116,8 @@ class OsAccEndpoint:
     ) -> list[objects.Arq]:
         """Call the conductor, and read the image of the server from Glance if it asks for that.
 
-        A host without [glance] programs nothing, so the image is not read there.
+        A host without [glance] programs nothing, so the image is not read there. A conductor of the
+        previous release does not know whether it must be.
         """
         ask = functools.partial(
             self._conductor.plug_instance,
@@ -128,8 +129,9 @@ class OsAccEndpoint:
         )
         with _outcome():
             try:
-                return ask(image_request=None if self._bitstreams.has_glance else {})
-            except errors.ServerImageUnread:
+                may_ask = self._bitstreams.has_glance and instance.get('image_uuid')
+                return ask(image_request=None if may_ask else {})
+            except (errors.ServerImageUnread, errors.IncompatibleRelease):
                 wish = self._bitstreams.vm_image_request(
                     instance['image_uuid'], instance.get('project_id')
                 )

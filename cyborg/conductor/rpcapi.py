@@ -28,8 +28,7 @@ class ConductorAPI:
     """
 
     VERSION = manifests.NEWEST
-    #: arguments that were added after 2.0: method -> {argument: its first version}. They are left
-    #: out of calls to older conductors.
+    #: arguments that were added after 2.0: method -> {argument: its first version}
     ADDED: rpc_versions.Added = {'plug_instance': {'image_request': '2.1'}}
     #: methods that have other arguments in 2.0: method -> the version in which they changed
     CHANGED = dict.fromkeys(('list_hand_backs', 'clean_handle', 'release_handle'), '2.1')
@@ -397,9 +396,11 @@ class ConductorAPI:
     ) -> list[objects.Arq]:
         """Create and bind the requests of a flavor on this host in one step.
 
-        ``image_request`` is the bitstream that the server's image asks for. None: it is not known;
-        raises ServerImageUnread if it must be.
+        ``image_request`` is the bitstream that the server's image asks for; empty: it asks for
+        none. None: it is not known; raises ServerImageUnread if it must be. Unless it is empty,
+        conductors of the previous release cannot do it: raises IncompatibleRelease.
         """
+        wish = {} if image_request == {} else {'image_request': image_request}
         return self._call(
             list[objects.Arq],
             context,
@@ -408,7 +409,7 @@ class ConductorAPI:
             instance=instance,
             providers=providers,
             extra_specs=extra_specs,
-            image_request=image_request,
+            **wish,
         )
 
     def unplug_instance(self, context: RequestContext, hostname: str, instance_uuid: str) -> int:

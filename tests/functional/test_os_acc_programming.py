@@ -6,6 +6,7 @@ import uuid
 import pytest
 
 import os_acc
+from cyborg.objects import manifests
 from os_acc import libvirt
 from tests.fixtures.cloud import Cloud, eventually
 from tests.fixtures.fpga import ADDRESS, FIRST_FUNCTION, FUNCTION, REGION_TYPE, FpgaHost, gbs
@@ -241,6 +242,28 @@ def test_while_glance_is_away_the_outcome_is_open_and_nothing_is_held(cloud, mon
     instance = server(vm_image(cloud, function_id=FUNCTION))
     cloud.glance.refuses = 503
     with pytest.raises(os_acc.CyborgAgentUnavailable, match='Glance'):
+        plug(cloud, FPGA, instance)
+    assert cloud.arqs() == []
+
+
+@pytest.fixture
+def older(cloud, monkeypatch):
+    """The agent calls conductors as if they were of the previous release."""
+    choice = cloud.agent().worker._conductor._client._choice
+    monkeypatch.setattr(choice, '_newest', lambda: manifests.OLDEST)
+
+
+def test_an_older_conductor_plugs_servers_whose_image_asks_for_nothing(cloud, older):
+    for image in (vm_image(cloud), str(uuid.uuid4()), None):
+        instance = server(image)
+        assert plug(cloud, FPGA, instance)
+        assert os_acc.unplug(instance) == 1
+
+
+def test_an_older_conductor_does_not_ignore_what_an_image_asks_for(cloud, older, monkeypatch):
+    monkeypatch.setattr(os_acc, '_link', os_acc._link._replace(call_timeout=1))
+    instance = server(vm_image(cloud, bitstream_id=add(cloud)))
+    with pytest.raises(os_acc.CyborgAgentUnavailable, match='when all are upgraded'):
         plug(cloud, FPGA, instance)
     assert cloud.arqs() == []
 

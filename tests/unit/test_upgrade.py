@@ -207,7 +207,7 @@ class Conductor:
 
     def __init__(self, version):
         self.target = messaging.Target(version=version)
-        self.reports, self.readers, self.cleaned = [], [], []
+        self.reports, self.readers, self.cleaned, self.plugged = [], [], [], []
 
     def report(self, context, report):
         self.reports.append(report)
@@ -223,6 +223,10 @@ class Conductor:
 
     def clean_handle(self, context, uuid):
         self.cleaned.append(uuid)
+
+    def plug_instance(self, context, hostname, instance, providers, extra_specs):
+        self.plugged.append(instance['uuid'])
+        return []
 
 
 TOPICS = (rpc.CONDUCTOR, rpc.REPORTS)
@@ -385,11 +389,18 @@ def test_a_method_that_a_pinned_version_does_not_have_is_not_called(transport, s
         ConductorAPI(transport).clean_handle(context.internal(), 'device', 'handle')
 
 
-@pytest.mark.parametrize('key', ['k', None])
-def test_an_argument_that_an_older_conductor_does_not_have_is_left_out(transport, serve, key):
-    serve('2.0')
-    client = rpc.Client(transport, rpc.CONDUCTOR, added={'create_arqs': {'key': '2.1'}})
-    assert client.call(context.internal(), 'create_arqs', profile_name='p', key=key) == []
+def test_a_server_whose_image_asks_for_a_bitstream_is_not_plugged_by_an_older_conductor(
+    transport, serve
+):
+    """It would bind the server to the region as it is."""
+    conductor, client = serve('2.0'), ConductorAPI(transport)
+    what = 'compute1', {'uuid': 'server', 'image_uuid': 'image'}, {}, {}
+    for wish in (None, {'bitstream_id': 'x'}, None):
+        with pytest.raises(errors.IncompatibleRelease, match='older form of plug_instance'):
+            client.plug_instance(context.internal(), *what, image_request=wish)
+    assert conductor.plugged == []
+    assert client.plug_instance(context.internal(), *what, image_request={}) == []
+    assert conductor.plugged == ['server']
 
 
 def errors_of_this_release():
