@@ -183,6 +183,8 @@ test-release: venv  ## what is too long for every change: the libraries of OpenS
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target on-releases on-servers
 	@echo "== services that are killed, on PostgreSQL"
 	@$(PYTEST) $(PYTEST_ARGS) -k postgresql tests/services/test_kill.py
+	@echo "== services that are killed, on MariaDB, for longer and with more clients"
+	@$(MAKE) --no-print-directory test-kill
 	@$(MAKE) --no-print-directory test-kernel
 	@echo "== the previous release and this one together"
 	@$(MAKE) --no-print-directory test-upgrade

@@ -2,9 +2,11 @@
 """Reserves, in Placement, the devices of silent agents that only the agent can prepare.
 
 Otherwise Nova would schedule servers to these devices, and each would fail after minutes. The row
-of the agent has a mark while its devices are reserved, or about to be. A reservation ends when
-the agent sends heartbeats again. An agent that was restarted publishes its whole inventory. For
-an agent that was only disconnected, a conductor writes the inventory of the agent's plan.
+of the agent has a mark while its devices are reserved, or about to be. A reservation ends with the
+next heartbeat of an agent that was only disconnected: nothing has changed on its host, and a
+conductor writes the inventory of the agent's plan. An agent that was restarted sends heartbeats
+before it has looked at its host, where cards may have been removed. So its devices stay reserved
+until its first report, after which it publishes its whole inventory.
 
 Two conductors, or a conductor and an agent that returns, may work on one host at the same time.
 A reservation reads the generations of the providers, then sets the mark if the agent is still

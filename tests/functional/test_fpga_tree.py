@@ -61,6 +61,25 @@ def units(cloud):
     }
 
 
+#: a provider without inventories, and the only trait of one that is kept
+EMPTY = {}, ['OWNER_CYBORG']
+
+
+def kept(cloud, provider):
+    """The inventories and traits of a provider, which must be there."""
+    found = []
+    for part in ('', '/inventories', '/traits'):
+        answer = cloud.placement.get(
+            f'/resource_providers/{provider}{part}',
+            headers={'OpenStack-API-Version': 'placement 1.39'},
+            raise_exc=False,
+        )
+        assert answer.status_code == 200, answer.text
+        found.append(answer.json())
+    _, inventories, traits = found
+    return inventories['inventories'], traits['traits']
+
+
 class TestSharedRegion:
     @pytest.fixture(autouse=True)
     def host(self, cloud):
@@ -98,10 +117,15 @@ class TestSharedRegion:
         assert 'has a part of it' in answer.text
 
     def test_the_tree_follows_what_is_programmed(self, cloud):
+        eventually(lambda: units(cloud) == {f'{REGION}_{FIRST}': 1, f'{REGION}_{SECOND}': 1})
+        former = [cloud.providers()[f'{REGION}_{each}']['uuid'] for each in (FIRST, SECOND)]
         assert program(cloud, REGION, cloud.glance.add(gbs(THIRD, THIRD))).status_code == 200
         eventually(lambda: units(cloud) == {f'{REGION}_{THIRD}': 2})
         assert program(cloud, REGION, cloud.glance.add(gbs(THIRD))).status_code == 200
         eventually(lambda: units(cloud) == {f'{REGION}_{THIRD}': 1})
+        # nova-compute remembers those that have gone, and fails each build if one is deleted
+        for each in former:
+            eventually(lambda each=each: kept(cloud, each) == EMPTY)
 
     @pytest.fixture
     def image(self, cloud):

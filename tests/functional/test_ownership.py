@@ -43,7 +43,8 @@ class Claim:
         self.name, self.uuid = name, str(uuid.uuid4())
 
     def make(self, cloud):
-        [root] = cloud.placement.get('/resource_providers?name=compute1', headers=VERSION).json()[
+        host = self.name.partition('_')[0]
+        [root] = cloud.placement.get(f'/resource_providers?name={host}', headers=VERSION).json()[
             'resource_providers'
         ]
         made = cloud.placement.post(

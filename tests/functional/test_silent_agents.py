@@ -174,6 +174,49 @@ def test_an_agent_that_starts_again_publishes_at_once(cloud, silent_hosts):
     assert reserved(cloud) == [(total, 0)] and withdrawal(cloud) is None
 
 
+def test_an_agent_that_was_only_disconnected_gets_its_devices_back(cloud, silent_hosts):
+    [(total, _)] = reserved(cloud)
+    set_heartbeat(cloud, 'compute1', ago=SILENCE + 10)
+    silent_hosts.round()
+    # when a heartbeat arrives again
+    cloud.agent().inventory.beat()
+    eventually(lambda: is_alive(cloud))
+    silent_hosts.round()
+    assert reserved(cloud) == [(total, 0)] and withdrawal(cloud) is None
+
+
+def test_an_agent_that_has_not_reported_since_it_started_gets_nothing_back(
+    cloud, silent_hosts, monkeypatch
+):
+    [(total, _)] = reserved(cloud)
+    set_heartbeat(cloud, 'compute1', ago=SILENCE + 10)
+    silent_hosts.round()
+    inventory = cloud.agent().inventory
+
+    def fail(*arguments):
+        raise errors.Unavailable('it is away')
+
+    with monkeypatch.context() as patch:
+        # given an agent that was restarted, and cannot report
+        patch.setattr(inventory._conductor, 'report', fail)
+        inventory._digest = None
+        # when it sends heartbeats
+        inventory.beat()
+        eventually(lambda: is_alive(cloud))
+        silent_hosts.round()
+        # then no server is scheduled to cards that may be gone
+        assert reserved(cloud) == [(total, total)] and withdrawal(cloud) == agents.RESERVED
+    # until it reports
+    inventory.wake()
+    eventually(lambda: reserved(cloud) == [(total, 0)])
+    silent_hosts.round()
+    assert reserved(cloud) == [(total, 0)] and withdrawal(cloud) is None
+
+
+def is_alive(cloud):
+    return cloud.get('/agents/compute1')['alive']
+
+
 def test_a_reservation_that_comes_too_late_does_nothing(cloud, silent_hosts, monkeypatch):
     """A conductor decides to reserve and stops; the agent returns, another conductor ends the
     reservation; then the first one goes on."""

@@ -8,9 +8,11 @@ import sqlalchemy as sa
 
 from cyborg.clients import keystone
 from cyborg.cmd import status
-from cyborg.db.sqlalchemy import clock, models
+from cyborg.db.sqlalchemy import clock, models, revisions
 from cyborg.objects import manifests
-from tests.fixtures.cloud import Cloud
+from tests.fixtures.cloud import Cloud, eventually
+from tests.fixtures.hosts import SimHost
+from tests.functional.test_ownership import ADDRESS, CARDS, Claim
 
 pytestmark = pytest.mark.any_database
 FPGA = {'resources:FPGA': '1', 'trait:CUSTOM_FAKE_DEVICE': 'required'}
@@ -149,6 +151,30 @@ def test_a_pin_that_no_agent_needs_is_told(cloud):
     code, details = check('Versions in use')
     assert code == status.CODE.WARNING
     assert f'Unset [upgrade_levels] agent = {manifests.OLDEST}' in details
+
+
+def test_a_schema_that_is_not_contracted_yet_is_told(cloud, monkeypatch):
+    cloud.rest()
+    assert check('Last upgrade') == (status.CODE.SUCCESS, 'Nothing is left to do.')
+    # given a release that removes something from the schema
+    last = revisions.Revision('9999', revisions.head(), revisions.Phase.CONTRACT)
+    known = (*revisions.known(), last)
+    monkeypatch.setattr(revisions, 'known', lambda: known)
+    assert check('Database schema')[0] == status.CODE.SUCCESS
+    code, details = check('Last upgrade')
+    assert code == status.CODE.WARNING
+    assert details == 'Run cyborg-dbsync upgrade --contract when all services are upgraded.'
+
+
+def test_a_device_that_another_service_claims_is_named(cloud):
+    cloud.host('compute2', SimHost, cards=CARDS)
+    Claim('compute2_pci_0000_af_00_0').make(cloud)
+    cloud.agent('compute2').inventory.wake(must_report=True)
+    eventually(lambda: cloud.get('/agents/compute2')['conflicts'])
+    code, details = check('Ownership of devices')
+    assert code == status.CODE.WARNING
+    assert details.startswith('1 devices are not offered'), details
+    assert f'compute2_{ADDRESS}: ' in details and 'compute2_pci_0000_af_00_0' in details
 
 
 def test_a_bind_that_nobody_ends_is_named(cloud):

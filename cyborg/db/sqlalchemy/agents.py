@@ -57,7 +57,10 @@ def beat(session: orm.Session, hostname: str, digest: str, silent_since: datetim
     ).one_or_none()
     if row is None:
         return Beat()
-    session.execute(lives)
+    # until the report of an agent that was restarted, its devices stay reserved: see returned()
+    is_outdated = sa.and_(Agent.withdrawal.is_not(None), Agent.digest != digest)
+    kept = sa.case((is_outdated, NO_DIGEST), else_=Agent.digest)
+    session.execute(lives.values(digest=kept))
     is_current = row.digest == digest and row.stored_sequence == row.sequence
     return Beat(is_current, row.last_heartbeat < silent_since)
 
@@ -216,8 +219,13 @@ def reserved(session: orm.Session, since: datetime.datetime) -> list[str]:
 
 
 def returned(session: orm.Session, since: datetime.datetime) -> list[str]:
-    """Returns the hosts whose devices are reserved although their agents are alive again."""
-    return _hostnames(session, Agent.last_heartbeat >= since, Agent.withdrawal.is_not(None))
+    """Returns the hosts whose devices are reserved although their agents are alive again, and
+    nothing has changed on the hosts since the stored reports."""
+    return _hostnames(session, _has_returned(since), Agent.withdrawal.is_not(None))
+
+
+def _has_returned(since: datetime.datetime) -> sa.ColumnElement[bool]:
+    return sa.and_(Agent.last_heartbeat >= since, Agent.digest != NO_DIGEST)
 
 
 def _hostnames(session: orm.Session, *conditions: sa.ColumnElement[bool]) -> list[str]:
@@ -246,8 +254,9 @@ def withdraw(session: orm.Session, hostname: str, since: datetime.datetime, stat
 
 
 def give_back(session: orm.Session, hostname: str, since: datetime.datetime) -> bool:
-    """Note that the reservation for an agent has ended; returns False if it is silent again."""
-    return _set_withdrawal(session, hostname, Agent.last_heartbeat >= since, None)
+    """Note that the reservation for an agent has ended; returns False if it is silent again, or
+    must report first."""
+    return _set_withdrawal(session, hostname, _has_returned(since), None)
 
 
 def _set_withdrawal(

@@ -3,6 +3,8 @@
 
 import pathlib
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -77,6 +79,21 @@ def test_options_of_deployment_tools_that_have_no_effect_are_named(said, tmp_pat
     # credentials of any plugin, and old names of options, are read
     for name in ('username', 'auth_strategy', 'application_credential', 'lock_path'):
         assert name not in details
+
+
+@pytest.mark.parametrize(
+    'name', sorted(str(path.relative_to(deployers.HERE)) for path in deployers.HERE.rglob('*.conf'))
+)
+def test_the_validator_of_oslo_config_accepts_the_files_of_deployment_tools(name, tmp_path):
+    # kolla-ansible runs it before a deployment, and lists what it does not know
+    path = deployers.write(name, tmp_path, directory=str(tmp_path), **FACTS)
+    validator = pathlib.Path(sys.executable).parent / 'oslo-config-validator'
+    files = '--config-file', GENERATOR, '--input-file', path
+    done = subprocess.run([validator, *files], text=True, capture_output=True)
+    assert 'Traceback' not in done.stderr, done.stderr
+    wrong = [line for line in done.stderr.splitlines() if line.startswith('ERROR:')]
+    assert [line for line in wrong if not line.endswith(' is not part of the sample config')] == []
+    assert done.returncode == bool(wrong), done.stderr
 
 
 def test_a_file_with_known_options_alone_is_fine(said, tmp_path):

@@ -55,6 +55,14 @@ def service(configured, tmp_path):
     return Service(configured(OPTIONS), tmp_path / 'placement.db')
 
 
+def found():
+    """The devices of the host, as its agent reports them."""
+    return (
+        device('card', deployable('plain', 'a', 'b')),
+        device('gpu', deployable('vgpu', handle('c', type='MDEV', is_host_prepared=True))),
+    )
+
+
 @pytest.fixture
 def published(host, service):
     """A host whose agent has published a plain card and a shared GPU."""
@@ -63,10 +71,7 @@ def published(host, service):
         json={'name': NAME},
         headers={'OpenStack-API-Version': 'placement 1.39'},
     )
-    plan = host.report(
-        device('card', deployable('plain', 'a', 'b')),
-        device('gpu', deployable('vgpu', handle('c', type='MDEV', is_host_prepared=True))),
-    )
+    plan = host.report(*found())
     placement.Placement(service.adapter).publish(NAME, plan.providers)
     assert service.reserved() == {'plain': (0, 2), 'vgpu': (0, 1)}
     return host
@@ -148,7 +153,7 @@ def test_a_handle_that_is_released_while_its_agent_is_silent_is_reserved(
     # then no other server is scheduled to the device, until the agent is back
     silent.round()
     assert service.reserved()['plain'] == (1, 2) and marks(db) == [agents.RESERVED]
-    hear(db, 0, NAME)
+    published.report(*found())
     silent.round()
     assert service.reserved()['plain'] == (0, 2) and marks(db) == [None]
 

@@ -93,6 +93,61 @@ def test_a_host_that_is_distrusted_reports_again(db):
     assert beat(db) == Beat()
 
 
+# -- the end of a reservation ------------------------------------------------------------------
+
+
+@pytest.fixture(params=[agents.RESERVING, agents.RESERVED])
+def withdrawn(db, request):
+    """The devices of the host are reserved, because its agent is silent."""
+    report(db, 1)
+    write(db, last_heartbeat=clock.now() - 2 * TIMEOUT, withdrawal=request.param)
+    assert returned(db) == []
+    return request.param
+
+
+def returned(db):
+    with db.reader() as session:
+        return agents.returned(session, clock.now() - TIMEOUT)
+
+
+def give_back(db):
+    with db.writer() as session:
+        return agents.give_back(session, HOST, clock.now() - TIMEOUT)
+
+
+def test_an_agent_that_was_only_disconnected_returns_with_a_heartbeat(db, withdrawn):
+    assert beat(db).is_current
+    assert returned(db) == [HOST]
+    assert give_back(db) and returned(db) == []
+    assert beat(db) == Beat(is_current=True)
+
+
+@pytest.mark.parametrize('is_silent', [True, False])
+def test_an_agent_that_was_restarted_returns_with_its_report(db, withdrawn, is_silent):
+    if not is_silent:  # a conductor of an earlier release has taken its first heartbeat
+        write(db, last_heartbeat=clock.now() - TIMEOUT / 2)
+    for _ in range(2):
+        assert beat(db, 'none') == Beat(was_silent=is_silent)
+        is_silent = False
+        assert returned(db) == [] and not give_back(db)
+        assert read(db, models.Agent.withdrawal) == withdrawn
+    report(db, 2, after=1)
+    assert returned(db) == [HOST] and give_back(db)
+    assert beat(db) == Beat(is_current=True)
+
+
+def test_a_late_heartbeat_of_the_process_before_does_not_count(db, withdrawn):
+    beat(db, 'none')
+    assert not beat(db).is_current
+    assert returned(db) == []
+
+
+def test_what_is_not_reserved_keeps_its_digest(db):
+    report(db, 1)
+    beat(db, 'none')
+    assert beat(db) == Beat(is_current=True)
+
+
 # -- reports -----------------------------------------------------------------------------------
 
 
