@@ -318,17 +318,22 @@ class Outbox:
         return self._checks[0].at <= time.monotonic()
 
     def _check(self, check: ServerCheck) -> None:
+        """Check a server. If that fails, or while the server is being built, check it later."""
+        is_done = False
         try:
             status = self._nova.status(check.server)
             if status is None and self._nova.sees_all():
                 self._delete_requests(check)
+            is_done = status != BUILD
         except errors.Unavailable as error:
             self._check_circuit.note(is_up=False)
             LOG.debug('Server %s is checked later: %s', check.server, error.faultstring)
-            status = BUILD
+        except Exception:  # the check is in memory only
+            self._check_circuit.note(is_up=False)
+            LOG.exception('The check of server %s failed; it is made again later.', check.server)
         else:
             self._check_circuit.note(is_up=True)
-        if status == BUILD:
+        if not is_done:
             self._check_later(check.server, check.requests)
 
     @engine.retried

@@ -5,6 +5,7 @@ import contextlib
 import datetime
 import logging
 import time
+import types
 import uuid
 
 import pytest
@@ -17,7 +18,7 @@ from cyborg.conductor import outbox as outboxes
 from cyborg.conductor.audit import Audit
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
 from cyborg.conductor.outbox import Outbox
-from cyborg.db.sqlalchemy import arqs, history, migration, models, nova_events
+from cyborg.db.sqlalchemy import arqs, engine, history, migration, models, nova_events
 from cyborg.db.sqlalchemy.clock import now
 from cyborg.db.sqlalchemy.engine import Database
 from tests.fixtures.cloud import eventually
@@ -666,6 +667,27 @@ def test_a_server_is_looked_at_again_when_nova_cannot_tell(checking, db, nova, c
     check(checking, clock)
     assert present(db)
     nova.is_down = False
+    check(checking, clock)
+    assert not present(db)
+
+
+def test_a_server_is_looked_at_again_when_the_database_has_failed(
+    checking, db, nova, clock, building, monkeypatch, caplog
+):
+    server, uuids = building
+    announce(checking, db, building)
+    del nova.statuses[server]
+    caplog.set_level(logging.ERROR)
+
+    def fail():
+        raise exception.DBConnectionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(db, 'writer', fail)
+        patched.setattr(engine.oslo_db_api, 'time', types.SimpleNamespace(sleep=lambda _: None))
+        check(checking, clock)
+    assert present(db) == set(uuids)
+    assert f'The check of server {server} failed; it is made again later.' in caplog.messages
     check(checking, clock)
     assert not present(db)
 
