@@ -300,7 +300,7 @@ class Outbox:
             heapq.heappush(self._checks, ServerCheck(at, server, requests))
 
     def check_servers(self) -> None:
-        """Delete the requests of servers that were deleted while they were being built.
+        """Delete the requests of servers that Nova no longer has.
 
         The list of checks is in memory only. The next conductor that starts makes it again. Only
         some of the checks that are due are done, so that events do not wait for all of them.
@@ -345,14 +345,10 @@ class Outbox:
                 for row in arqs_db.named(unit.session, check.requests)
                 if row.instance_uuid == check.server
             ]
-            arqs.delete_rows(unit, rows, 'Its server was deleted while it was being built.')
+            arqs.delete_rows(unit, rows, 'Nova no longer has its server.')
             deleted = [row.uuid for row in rows]
         for uuid in deleted:
-            LOG.info(
-                'Request %s is deleted: its server %s was deleted while it was being built.',
-                uuid,
-                check.server,
-            )
+            LOG.info('Request %s is deleted: Nova no longer has its server %s.', uuid, check.server)
 
     @engine.retried
     def _postpone(self, events: list[models.NovaEvent], *, is_refused: bool) -> None:

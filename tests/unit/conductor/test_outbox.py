@@ -644,7 +644,7 @@ def test_requests_of_a_server_that_is_deleted_before_it_has_a_host_are_deleted(
     for each in uuids:
         [step] = steps(db, each)
         assert step.event == 'delete'
-        assert step.reason == 'Its server was deleted while it was being built.'
+        assert step.reason == 'Nova no longer has its server.'
 
 
 def test_a_server_is_looked_at_until_it_is_built(checking, db, nova, clock, building):
@@ -717,19 +717,24 @@ def test_a_request_that_another_server_has_now_is_not_deleted(checking, db, nova
     assert present(db) == {uuids[0]}
 
 
+@pytest.mark.parametrize('status', ['BUILD', 'ACTIVE'])
 def test_a_conductor_that_starts_looks_at_the_servers_of_one_that_was_stopped(
-    checking, db, nova, clock, building
+    checking, db, nova, clock, building, status
 ):
     # given a conductor that bound the requests of a server without a host, and was killed
-    server, _ = building
+    server, uuids = building
     announce(checking, db, building)
     after_restart = another(db, nova)
-    # when the server is deleted
+    # when the server is deleted, while it is built or after that
+    nova.statuses[server] = status
     after_restart.take_over()
     del nova.statuses[server]
     # then the next conductor deletes its requests
     check(after_restart, clock, LATER_FOR_ALL)
     assert not present(db)
+    for each in uuids:
+        [step] = steps(db, each)
+        assert step.reason == 'Nova no longer has its server.'
 
 
 def test_a_conductor_that_starts_does_not_look_at_servers_that_were_built_long_ago(
