@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """All errors that Cyborg raises, with HTTP status and message."""
 
+import re
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
@@ -8,6 +9,9 @@ from typing import Any
 #: Characters of a message. Messages quote drivers and tools, and are stored in columns of 64 KiB,
 #: sometimes several in one.
 LONGEST = 4000
+#: Characters that not every database stores: NUL, which PostgreSQL refuses, and halves of surrogate
+#: pairs, which Python has in place of bytes that are not UTF-8, and which cannot be encoded.
+UNSTORABLE = re.compile('[\0\ud800-\udfff]')
 
 
 class CyborgError(Exception):
@@ -30,8 +34,8 @@ class CyborgError(Exception):
 
 
 def _storable(message: str) -> str:
-    """Returns a message that each database stores: PostgreSQL takes no NUL."""
-    message = message.replace('\0', '\ufffd')
+    """Returns a message that each database stores."""
+    message = UNSTORABLE.sub('\ufffd', message)
     return message if len(message) <= LONGEST else f'{message[: LONGEST - 1]}…'
 
 

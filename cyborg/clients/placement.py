@@ -116,25 +116,31 @@ class Placement:
                 if subtree.seen[uuid].is_ours or uuid in adopted
             }
 
-    def obstacle(self, uuid: str) -> Obstacle | None:
-        """Returns why a provider is not empty, or None if it is empty or deleted already."""
+    def obstacles(self, root_name: str, uuids: Iterable[str]) -> dict[str, Obstacle]:
+        """Returns what ``delete_empty`` would return for these providers below a compute node,
+        leaves first, and deletes nothing."""
         with understood():
-            try:
-                _, inventories = self._api.inventories(uuid)
-            except Stale:
-                return None
-            if not inventories:
-                return None
-            return Obstacle.ALLOCATIONS if self._api.consumers(uuid) else Obstacle.INVENTORY
+            rows = self._subtree(root_name).read().values()
+        kept = {}
+        deleted: set[str] = set()
+        for uuid in uuids:
+            below = {row['uuid'] for row in rows if row['parent_provider_uuid'] == uuid}
+            if obstacle := self._obstacle(uuid):
+                kept[uuid] = obstacle
+            elif below - deleted:
+                kept[uuid] = Obstacle.PROVIDERS_BELOW
+            else:
+                deleted.add(uuid)
+        return kept
 
     def delete_empty(self, uuids: Iterable[str]) -> dict[str, Obstacle]:
         """Delete the providers that have no inventory, leaves first; returns the others, and those
         with providers below them."""
         kept = {}
         for uuid in uuids:
-            obstacle = self.obstacle(uuid)  # just before: Placement deletes an inventory, too
+            obstacle = self._obstacle(uuid)  # just before: Placement deletes an inventory, too
             if obstacle is None and self.delete([uuid]):
-                obstacle = self.obstacle(uuid) or Obstacle.PROVIDERS_BELOW
+                obstacle = self._obstacle(uuid) or Obstacle.PROVIDERS_BELOW
             if obstacle is not None:
                 kept[uuid] = obstacle
         return kept
@@ -153,6 +159,17 @@ class Placement:
                 except Stale:
                     pass  # it is deleted already
         return stay
+
+    def _obstacle(self, uuid: str) -> Obstacle | None:
+        """Returns why a provider is not empty, or None if it is empty or deleted already."""
+        with understood():
+            try:
+                _, inventories = self._api.inventories(uuid)
+            except Stale:
+                return None
+            if not inventories:
+                return None
+            return Obstacle.ALLOCATIONS if self._api.consumers(uuid) else Obstacle.INVENTORY
 
     def _subtree(self, root_name: str) -> Subtree:
         if root_name not in self._subtrees:

@@ -50,11 +50,15 @@ def clean_handle(conf: cfg.ConfigOpts, options: Any) -> int:
 
 @engine.retried
 def release_handle(conf: cfg.ConfigOpts, options: Any) -> int:
-    """End the quarantine of a handle without cleaning it.
+    """End the quarantine of a handle without cleaning it, and print whether it can be bound.
 
-    It can be bound at once; Placement offers it after the next heartbeat of the agent.
+    Placement offers it after the next heartbeat of the agent.
     """
     with transact(revisions.open_current(conf.database.connection), Cause('operator')) as unit:
         quarantine.release(unit, options.uuid, options.reason)
-    print('It is available again, without having been cleaned')
+        why_not = quarantine.why_not_available(unit, options.uuid)
+    if why_not:
+        print(f'It is not available yet, and was not cleaned: {why_not}')
+    else:
+        print('It is available again, without having been cleaned')
     return 0

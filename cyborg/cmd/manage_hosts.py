@@ -103,7 +103,7 @@ def tidy_host(conf: cfg.ConfigOpts, options: Any) -> int:
     if options.yes:
         kept = placement.delete_empty(leftovers)
     else:
-        kept = {uuid: why for uuid in leftovers if (why := placement.obstacle(uuid))}
+        kept = placement.obstacles(options.hostname, leftovers)
     for uuid, name in leftovers.items():
         if uuid in kept:
             print(f'{name} ({uuid}) is kept: {KEPT[kept[uuid]]}')

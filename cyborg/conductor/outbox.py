@@ -300,7 +300,7 @@ class Outbox:
             heapq.heappush(self._checks, ServerCheck(at, server, requests))
 
     def check_servers(self) -> None:
-        """Delete the requests of servers that were deleted while they were being built.
+        """Delete the requests of servers that Nova no longer has.
 
         The list of checks is in memory only. The next conductor that starts makes it again. Only
         some of the checks that are due are done, so that events do not wait for all of them.
@@ -318,17 +318,22 @@ class Outbox:
         return self._checks[0].at <= time.monotonic()
 
     def _check(self, check: ServerCheck) -> None:
+        """Check a server. If that fails, or while the server is being built, check it later."""
+        is_done = False
         try:
             status = self._nova.status(check.server)
             if status is None and self._nova.sees_all():
                 self._delete_requests(check)
+            is_done = status != BUILD
         except errors.Unavailable as error:
             self._check_circuit.note(is_up=False)
             LOG.debug('Server %s is checked later: %s', check.server, error.faultstring)
-            status = BUILD
+        except Exception:  # the check is in memory only
+            self._check_circuit.note(is_up=False)
+            LOG.exception('The check of server %s failed; it is made again later.', check.server)
         else:
             self._check_circuit.note(is_up=True)
-        if status == BUILD:
+        if not is_done:
             self._check_later(check.server, check.requests)
 
     @engine.retried
@@ -340,14 +345,10 @@ class Outbox:
                 for row in arqs_db.named(unit.session, check.requests)
                 if row.instance_uuid == check.server
             ]
-            arqs.delete_rows(unit, rows, 'Its server was deleted while it was being built.')
+            arqs.delete_rows(unit, rows, 'Nova no longer has its server.')
             deleted = [row.uuid for row in rows]
         for uuid in deleted:
-            LOG.info(
-                'Request %s is deleted: its server %s was deleted while it was being built.',
-                uuid,
-                check.server,
-            )
+            LOG.info('Request %s is deleted: Nova no longer has its server %s.', uuid, check.server)
 
     @engine.retried
     def _postpone(self, events: list[models.NovaEvent], *, is_refused: bool) -> None:

@@ -16,6 +16,7 @@ from cyborg.clients import keystone
 from cyborg.cmd import manage_audit, manage_hosts, status
 from cyborg.db.sqlalchemy import models
 from tests.fixtures.cloud import PATIENCE, Cloud, eventually
+from tests.fixtures.fpga import ADDRESS, FpgaHost
 from tests.fixtures.hosts import SimHost
 from tools.services.server import free_port
 
@@ -216,6 +217,23 @@ def test_a_provider_that_a_server_holds_is_not_tidied_away(cloud, manage):
     code, said = manage('host', 'tidy', 'compute2')
     assert code == 0 and 'is kept: servers have allocations of it' in said
     assert said.splitlines()[-1].startswith('0 resource providers belong to devices')
+
+
+def test_the_card_of_a_region_that_a_server_holds_is_not_listed_for_deletion(cloud, manage):
+    # given a card that was pulled out while a server held its region
+    host = cloud.host('compute2', make=FpgaHost)
+    eventually(lambda: len(cloud.providers('compute2')) == 2)
+    [region] = [each for each in cloud.providers('compute2').values() if each['inventories']]
+    allocate(cloud, region)
+    host.pull_out(ADDRESS)
+    eventually(lambda: not cloud.get('/devices', params={'hostname': 'compute2'})['devices'])
+    # when the operator asks, he is told what --yes does: it keeps both
+    code, listed = manage('host', 'tidy', 'compute2')
+    assert code == 0 and listed.count(' is kept: ') == 2
+    assert f'compute2_{ADDRESS} ' in listed and 'is kept: there are providers below it' in listed
+    assert listed.splitlines()[-1].startswith('0 resource providers belong to devices')
+    code, said = manage('host', 'tidy', 'compute2', '--yes')
+    assert code == 1 and said.splitlines()[:-1] == listed.splitlines()[:-1]
 
 
 @pytest.fixture

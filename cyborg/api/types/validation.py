@@ -198,7 +198,7 @@ def _refuse_unstorable(value: Any) -> None:
     """Raises BadRequest for characters that not every database can store."""
     match value:
         case str():
-            if re.search('[\0\ud800-\udfff]', value):
+            if errors.UNSTORABLE.search(value):
                 raise errors.BadRequest(
                     'Text must not hold NUL characters or halves of surrogate pairs.'
                 )

@@ -76,6 +76,14 @@ def release(
     return failed.uuid
 
 
+def why_not_available(unit: UnitOfWork, handle_uuid: str) -> str | None:
+    """Returns why a handle that was released cannot be bound, None if it can."""
+    handle = _handle(unit, handle_uuid, None)
+    if handle.arq is None and handle.withheld is None:
+        return None
+    return _why_not_quarantined(unit, handle)
+
+
 def _handle(unit: UnitOfWork, uuid: str, device_uuid: str | None) -> Handle:
     """Returns a handle. Raises HandleNotFound if it is not one of the named device."""
     handle = attach_handles.by_uuid(unit.session, [uuid]).get(uuid)

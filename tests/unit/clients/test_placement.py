@@ -334,14 +334,33 @@ def test_only_empty_providers_are_deleted_and_the_others_with_reasons(client, se
     service.allocate(region.uuid, 'FPGA')
 
     found = client.owned(ROOT)
-
-    assert client.delete_empty(found) == {
+    kept = {
         region.uuid: Obstacle.ALLOCATIONS,
         offered.uuid: Obstacle.INVENTORY,
         card.uuid: Obstacle.PROVIDERS_BELOW,
     }
+
+    assert client.obstacles(ROOT, found) == kept
+    assert service.names() == {card.name, region.name, offered.name, empty.name}
+    assert client.delete_empty(found) == kept
     assert service.names() == {card.name, region.name, offered.name}
-    assert empty.uuid not in client.delete_empty(found)  # as if somebody else had been faster
+    # as if somebody else had been faster
+    assert client.obstacles(ROOT, found) == client.delete_empty(found) == kept
+
+
+def test_an_empty_provider_above_others_that_are_not_to_be_deleted_has_an_obstacle(
+    client, service, wanted
+):
+    ours, theirs, free = (wanted(f'0000:8{n}:00.0', resource_class=None, total=0) for n in '456')
+    region, empty = wanted('0000:84:00.0_0', parent=ours), wanted('0000:86:00.0_0', parent=free)
+    client.publish(ROOT, [ours, region, theirs, free, empty])
+    client.publish(ROOT, [ours, region, theirs])
+    service.make(f'{ROOT}_of_nova', theirs.uuid)
+    leftovers = [uuid for uuid in client.owned(ROOT) if uuid != region.uuid]
+
+    kept = dict.fromkeys((ours.uuid, theirs.uuid), Obstacle.PROVIDERS_BELOW)
+
+    assert client.obstacles(ROOT, leftovers) == client.delete_empty(leftovers) == kept
 
 
 def test_an_inner_provider_is_emptied_above_a_used_one(client, service, wanted):

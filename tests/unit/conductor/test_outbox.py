@@ -5,6 +5,7 @@ import contextlib
 import datetime
 import logging
 import time
+import types
 import uuid
 
 import pytest
@@ -16,7 +17,7 @@ from cyborg.conductor import outbox as outboxes
 from cyborg.conductor.audit import Audit
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
 from cyborg.conductor.outbox import Outbox
-from cyborg.db.sqlalchemy import arqs, history, migration, models, nova_events
+from cyborg.db.sqlalchemy import arqs, engine, history, migration, models, nova_events
 from cyborg.db.sqlalchemy import clock as clocks
 from cyborg.db.sqlalchemy.clock import now
 from cyborg.db.sqlalchemy.engine import Database
@@ -643,7 +644,7 @@ def test_requests_of_a_server_that_is_deleted_before_it_has_a_host_are_deleted(
     for each in uuids:
         [step] = steps(db, each)
         assert step.event == 'delete'
-        assert step.reason == 'Its server was deleted while it was being built.'
+        assert step.reason == 'Nova no longer has its server.'
 
 
 def test_a_server_is_looked_at_until_it_is_built(checking, db, nova, clock, building):
@@ -666,6 +667,27 @@ def test_a_server_is_looked_at_again_when_nova_cannot_tell(checking, db, nova, c
     check(checking, clock)
     assert present(db)
     nova.is_down = False
+    check(checking, clock)
+    assert not present(db)
+
+
+def test_a_server_is_looked_at_again_when_the_database_has_failed(
+    checking, db, nova, clock, building, monkeypatch, caplog
+):
+    server, uuids = building
+    announce(checking, db, building)
+    del nova.statuses[server]
+    caplog.set_level(logging.ERROR)
+
+    def fail():
+        raise exception.DBConnectionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(db, 'writer', fail)
+        patched.setattr(engine.oslo_db_api, 'time', types.SimpleNamespace(sleep=lambda _: None))
+        check(checking, clock)
+    assert present(db) == set(uuids)
+    assert f'The check of server {server} failed; it is made again later.' in caplog.messages
     check(checking, clock)
     assert not present(db)
 
@@ -695,19 +717,24 @@ def test_a_request_that_another_server_has_now_is_not_deleted(checking, db, nova
     assert present(db) == {uuids[0]}
 
 
+@pytest.mark.parametrize('status', ['BUILD', 'ACTIVE'])
 def test_a_conductor_that_starts_looks_at_the_servers_of_one_that_was_stopped(
-    checking, db, nova, clock, building
+    checking, db, nova, clock, building, status
 ):
     # given a conductor that bound the requests of a server without a host, and was killed
-    server, _ = building
+    server, uuids = building
     announce(checking, db, building)
     after_restart = another(db, nova)
-    # when the server is deleted
+    # when the server is deleted, while it is built or after that
+    nova.statuses[server] = status
     after_restart.take_over()
     del nova.statuses[server]
     # then the next conductor deletes its requests
     check(after_restart, clock, LATER_FOR_ALL)
     assert not present(db)
+    for each in uuids:
+        [step] = steps(db, each)
+        assert step.reason == 'Nova no longer has its server.'
 
 
 def test_a_conductor_that_starts_does_not_look_at_servers_that_were_built_long_ago(

@@ -48,6 +48,19 @@ def test_services_on_one_host_do_not_take_the_state_directory_from_one_another()
     assert owners == {'cyborg'}
 
 
+def test_the_agent_has_a_state_directory_as_root_and_as_another_user():
+    path = next(path for path in UNITS if path.stem == 'cyborg-agent')
+    service = read(path)['Service']
+    # a command of another user may not make a directory in /var/lib; for root systemd would take
+    # that of a conductor
+    assert service['User'] == 'root' and '/var/lib/cyborg' in service['ExecStartPre']
+    assert 'StateDirectory' not in service
+    comment, *_ = path.read_text().partition('User=')
+    for other in ('StateDirectory=cyborg', 'StateDirectoryMode=0700', 'ExecStartPre='):
+        assert other in comment
+    assert 'StateDirectory=cyborg' in GUIDE
+
+
 @pytest.mark.skipif(shutil.which('systemd-analyze') is None, reason='systemd is not installed')
 @pytest.mark.parametrize('path', UNITS, ids=lambda path: path.stem)
 def test_systemd_finds_nothing_wrong_with_a_unit(path, tmp_path):

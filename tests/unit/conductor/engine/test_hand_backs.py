@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Handles that hosts clean after their requests, and those that they could not clean."""
 
+import argparse
+
 import pytest
 
 from cyborg import errors
+from cyborg.cmd import manage_handles
 from cyborg.conductor.engine import arqs, quarantine
 from cyborg.conductor.engine.unit_of_work import transact
 from cyborg.db.sqlalchemy import history, models
@@ -103,6 +106,35 @@ def test_no_part_of_a_region_that_could_not_be_blanked_is_offered_before_all_are
             quarantine.clean_again(unit, first)
     # until the operator has decided about the other one
     release(host, second)
+    assert withheld(host) == [None, None, None]
+
+
+def test_cyborg_manage_says_whether_a_released_part_of_a_region_is_available(
+    host, region, configured, capsys
+):
+    conf = configured(f'[database]\nconnection = {host.db.engine.url}')
+    parser = argparse.ArgumentParser()
+    manage_handles.add_commands(parser.add_subparsers())
+
+    def release(handle):
+        words = 'handle', 'release', handle, '--reason', 'It looks clean.'
+        options = parser.parse_args(words)
+        assert options.function(conf, options) == 0
+        return capsys.readouterr().out
+
+    # given a region of which two parts are quarantined
+    unbind(host, *region)
+    for clean in host.report(host.card).tasks:
+        fail(host, clean)
+    first, second, _ = host.all(models.AttachHandle.uuid)
+    # when an operator releases one of them, also if that is repeated, it is not available
+    for _ in range(2):
+        said = release(first)
+        assert 'available again' not in said
+        assert 'it is offered when all of its region is clean or released' in said
+    assert withheld(host) == ['cleaning', 'quarantined', 'cleaning']
+    # until the other one is released
+    assert 'available again' in release(second)
     assert withheld(host) == [None, None, None]
 
 
