@@ -36,6 +36,10 @@ LOG = log.getLogger(__name__)
 #: with this many agents or more nothing is reserved if most of them are silent: then the network
 #: or the broker is at fault rather than the agents
 FEWEST = 3
+#: agents whose devices are reserved, and that have been silent for so much longer than the limit,
+#: do not count: their hosts may be retired. Those that fell silent lately do: if a broker fails,
+#: agents fall silent one after the other.
+FOR_GOOD = datetime.timedelta(hours=1)
 #: hosts per round, so that a round is over within its lease
 AT_A_TIME = 20
 #: hosts per round that are compared with Placement because they are reserved already
@@ -68,13 +72,13 @@ class SilentHosts:
             LOG.warning('Devices of silent agents are neither reserved nor released: %s', error)
 
     def _is_common_fault(self, session: Session, since: datetime.datetime) -> bool:
-        silent, total = agents.silence(session, since)
-        if total < FEWEST or silent * 2 <= total:
+        silent, counted, total = agents.silence(session, since, since - FOR_GOOD)
+        if total < FEWEST or silent * 2 <= counted:
             return False
         LOG.error(
             '%d of %d agents are silent. Their devices are not reserved: check the message broker.',
             silent,
-            total,
+            counted,
         )
         return True
 

@@ -233,14 +233,23 @@ def _hostnames(session: orm.Session, *conditions: sa.ColumnElement[bool]) -> lis
     return list(session.scalars(query))
 
 
-def silence(session: orm.Session, since: datetime.datetime) -> tuple[int, int]:
-    """Returns how many agents are silent, and how many there are, both without silent ones whose
-    devices are reserved already: they may have been silent for months."""
-    is_silent = sa.case((Agent.last_heartbeat < since, 1), else_=0)
-    count = sa.select(sa.func.coalesce(sa.func.sum(is_silent), 0), sa.func.count())
-    counts = sa.or_(Agent.last_heartbeat >= since, _is_unreserved())
-    [silent, total] = session.execute(count.select_from(Agent).where(counts)).one()
-    return int(silent), int(total)
+def silence(
+    session: orm.Session, since: datetime.datetime, long_since: datetime.datetime
+) -> tuple[int, int, int]:
+    """Returns how many agents have fallen silent, how many there are, and how many there are with
+    those that are silent for good: since before ``long_since``, and with reserved devices."""
+    is_silent = Agent.last_heartbeat < since
+    counts = sa.or_(Agent.last_heartbeat >= long_since, _is_unreserved())
+
+    def number(is_such: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
+        return sa.func.coalesce(sa.func.sum(sa.case((is_such, 1), else_=0)), 0)
+
+    [silent, rest, total] = session.execute(
+        sa.select(number(sa.and_(is_silent, counts)), number(counts), sa.func.count()).select_from(
+            Agent
+        )
+    ).one()
+    return int(silent), int(rest), int(total)
 
 
 def _is_unreserved() -> sa.ColumnElement[bool]:

@@ -265,11 +265,33 @@ def test_agents_that_are_reserved_already_do_not_speak_for_a_common_fault(
     hear(db, TIMEOUT + 10, 'retired1', 'retired2')
     silent.round()
     assert marks(db).count(agents.RESERVED) == 2
+    hear(db, TIMEOUT + silent_hosts.FOR_GOOD.total_seconds() + 10, 'retired1', 'retired2')
     # when the agent of another host dies
     hear(db, TIMEOUT + 10, NAME)
     silent.round()
     # then its devices are reserved, too
     assert service.reserved()['vgpu'] == (1, 1)
+
+
+@pytest.mark.parametrize('others', [3, 4])
+def test_agents_that_fall_silent_one_after_the_other_have_a_common_fault(
+    db, service, published, silent, others
+):
+    # given a broker that fails, and two agents that are past the limit in this round
+    names = [f'other{number}' for number in range(others)]
+    hear(db, 0, NAME, *names)
+    hear(db, TIMEOUT + 10, *names[:2])
+    silent.round()
+    assert marks(db).count(agents.RESERVED) == 2
+    # when the next ones are, in later rounds
+    for count in range(3, others + 1):
+        hear(db, TIMEOUT + 10, *names[:count])
+        silent.round()
+    hear(db, TIMEOUT + 10, NAME)
+    silent.round()
+    # then it is known for what it is
+    assert marks(db).count(agents.RESERVED) == 2
+    assert service.reserved()['vgpu'] == (0, 1)
 
 
 def test_agents_that_return_are_served_although_most_others_are_silent(
