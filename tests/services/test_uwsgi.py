@@ -6,7 +6,6 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import sys
 import urllib.parse
 
@@ -25,14 +24,21 @@ API = 'allow_remote_noauth = true\n' + QUEUES
 VENV = pathlib.Path(os.environ.get('CYBORG_TEST_UWSGI_VENV', ROOT / '.venv-uwsgi')).absolute()
 
 
+def queue_managers(directory):
+    """The files of the queue managers of a test, by host and command."""
+    return sorted(pathlib.Path('/dev/shm').glob(f'{directory.name}_*_qmanager'))
+
+
 @pytest.fixture
-def not_in_uwsgi(tmp_path, broker, database):
+def not_in_uwsgi(tmp_path, broker, database, monkeypatch):
     """A deployment, before its API is one in uWSGI."""
     assert (VENV / 'bin/uwsgi').exists(), 'uWSGI is not installed; run: make .venv-uwsgi'
+    # other tests on this machine have queue managers, too
+    monkeypatch.setenv('OS_OSLO_MESSAGING_RABBIT__HOSTNAME', tmp_path.name)
     with Deployment(tmp_path, broker.url, database.url, conductor=QUEUES, api=API) as made:
         yield made
-        for file in pathlib.Path('/dev/shm').glob(f'{socket.gethostname()}_cyborg-api_qmanager'):
-            file.unlink()
+    for file in queue_managers(tmp_path):
+        file.unlink()
 
 
 @pytest.fixture
@@ -104,8 +110,8 @@ def test_in_uwsgi_the_queues_have_the_name_of_the_api(deployment):
     [arq] = deployment.request('fpga')
     assert deployment.bind(arq).status_code == 202
     # then our file is no other service's
-    shared = pathlib.Path('/dev/shm')
-    assert (shared / f'{socket.gethostname()}_cyborg-api_qmanager').exists()
+    commands = [file.name.split('_')[-2] for file in queue_managers(deployment.directory)]
+    assert 'cyborg-api' in commands and 'uwsgi' not in commands
 
 
 def test_an_api_in_uwsgi_that_cannot_start_ends(deployment):
