@@ -247,6 +247,20 @@ def pulled_out(cloud):
     return host
 
 
+@pytest.fixture
+def come_back(cloud, pulled_out):
+    """Plugs the card in again, and waits until it is offered."""
+
+    def offered():
+        return any(each['inventories'] for each in cloud.providers('compute2').values())
+
+    def act():
+        pulled_out.plug_in('8086:4940', at=QAT)
+        eventually(offered)
+
+    return act
+
+
 def meanwhile(monkeypatch, owner, name, act, *, first):
     """Act once before, or after, a function is called."""
     function = getattr(owner, name)
@@ -263,13 +277,9 @@ def meanwhile(monkeypatch, owner, name, act, *, first):
 
 
 def test_a_card_that_is_reported_while_tidying_begins_is_not_tidied_away(
-    cloud, manage, pulled_out, monkeypatch
+    cloud, manage, come_back, monkeypatch
 ):
     # given a card that comes back before Placement is read
-    def come_back():
-        pulled_out.plug_in('8086:4940', at=QAT)
-        eventually(lambda: cloud.providers('compute2'))
-
     meanwhile(monkeypatch, manage_hosts.Placement, 'owned', come_back, first=True)
     # when the operator tidies up, then it is none of the leftovers
     assert manage('host', 'tidy', 'compute2', '--yes') == (
@@ -280,12 +290,8 @@ def test_a_card_that_is_reported_while_tidying_begins_is_not_tidied_away(
 
 
 def test_a_card_that_comes_back_before_its_provider_is_deleted_keeps_it(
-    cloud, manage, pulled_out, monkeypatch
+    cloud, manage, come_back, monkeypatch
 ):
-    def come_back():
-        pulled_out.plug_in('8086:4940', at=QAT)
-        eventually(lambda: cloud.providers('compute2'))
-
     meanwhile(monkeypatch, manage_hosts.deployables, 'providers_of', come_back, first=False)
     code, said = manage('host', 'tidy', 'compute2', '--yes')
     assert code == 1 and f'compute2_{QAT}' in said
