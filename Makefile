@@ -152,21 +152,29 @@ python = $(shell for each in python$(1) $(HOME)/.pyenv/versions/$(1).*/bin/pytho
 OTHER_PYTHONS ?= $(foreach version,3.12 3.13,$(if $(call python,$(version)),$(version)))
 
 NEEDED_ON_SERIES := requirements.txt test-requirements.txt setup.cfg
+# Built once and before the tests begin: a build changes the metadata in this directory below them.
+RELEASE := build/release/wheel
+$(RELEASE): $(shell find cyborg os_acc -name '*.py') setup.cfg pyproject.toml | $(STAMP)
+	@rm -rf $(@D)
+	@$(PIP) wheel --no-deps --no-build-isolation -w $(@D) .
+	@ls $(@D)/*.whl > $@
+
 # The eventlet of these releases cannot be imported beside trio, which selenium brings.
 define install_on_series
 	@$@/bin/python -m pip --disable-pip-version-check --quiet install 'setuptools>=77,<81' wheel
 	@$@/bin/python -m pip --disable-pip-version-check --quiet install -c $< \
-	    -r test-requirements.txt '.[standalone,mysql,postgresql,signatures,sim]' || { rm -rf $@; exit 1; }
+	    -r test-requirements.txt "$$(cat $(RELEASE))[standalone,mysql,postgresql,signatures,sim]" || { \
+	    rm -rf $@; exit 1; }
 	@$@/bin/python -m pip --disable-pip-version-check --quiet uninstall --yes trio
 endef
 
-$(SERIES:%=.venv-%): .venv-%: tools/constraints/%.txt $(NEEDED_ON_SERIES)
+$(SERIES:%=.venv-%): .venv-%: tools/constraints/%.txt $(NEEDED_ON_SERIES) | $(RELEASE)
 	@echo "Installing Cyborg with the constraints of OpenStack $*"
 	@rm -rf $@
 	@"$(PYTHON)" -m venv $@
 	$(install_on_series)
 
-.venv-py%: tools/constraints/$(lastword $(SERIES)).txt $(NEEDED_ON_SERIES)
+.venv-py%: tools/constraints/$(lastword $(SERIES)).txt $(NEEDED_ON_SERIES) | $(RELEASE)
 	@echo "Installing Cyborg with the constraints of OpenStack $(lastword $(SERIES)) and Python $*"
 	@rm -rf $@
 	@"$(or $(call python,$*),python$*)" -m venv $@
@@ -175,11 +183,12 @@ $(SERIES:%=.venv-%): .venv-%: tools/constraints/%.txt $(NEEDED_ON_SERIES)
 # A kept environment has a copy of Cyborg from when it was made. The services of the tests import
 # this directory, but commands such as cyborg-dbsync would run the old code.
 install_again = .venv-$(1)/bin/python -m pip --disable-pip-version-check --quiet install \
-    --no-deps --force-reinstall .
+    --no-deps --force-reinstall "$$(cat $(RELEASE))"
 
 # The libraries are tried beside the servers. What measures how late an answer comes has the machine
 # for itself.
 test-release: venv  ## what is too long for every change: the libraries of OpenStack releases, other Pythons, all functional tests on MariaDB and PostgreSQL, clusters that lose a server, TLS, a kernel in QEMU
+	@$(MAKE) --no-print-directory $(RELEASE)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target on-releases on-servers
 	@echo "== services that are killed, on PostgreSQL"
 	@$(PYTEST) $(PYTEST_ARGS) -k postgresql tests/services/test_kill.py
@@ -189,9 +198,8 @@ test-release: venv  ## what is too long for every change: the libraries of OpenS
 	@echo "== the previous release and this one together"
 	@$(MAKE) --no-print-directory test-upgrade
 
-# Each installation builds in this directory, so they come one after the other.
-on-releases:
-	@$(MAKE) --no-print-directory --jobs=1 $(SERIES:%=.venv-%) $(OTHER_PYTHONS:%=.venv-py%)
+on-releases: $(RELEASE)
+	@$(MAKE) --no-print-directory $(SERIES:%=.venv-%) $(OTHER_PYTHONS:%=.venv-py%)
 	@for series in $(SERIES); do \
 	    echo "== OpenStack $$series"; \
 	    $(call install_again,$$series) || exit 1; \
