@@ -154,6 +154,11 @@ class Driver(pci.Driver):
         shell, _ = self.shell(card)
         return {'bitstream_id': shell} if shell else {}
 
+    def versions(self, handle: objects.AttachHandle) -> dict[str, str]:
+        card = self.function(handle).physical
+        shell = self.shell(card)[0] if card is not None else None
+        return super().versions(handle) | ({'shell': shell} if shell else {})
+
     def health(self, card: pci.Function) -> str | None:
         return (
             self._flash.pending(card, self.shell(card)[0])
