@@ -16,7 +16,7 @@ from cyborg import errors, objects
 from cyborg.accelerator import cleaning, fpga_images, fpga_tools, pci, traits
 from cyborg.accelerator.fpga_flash import FlashRecord
 from cyborg.accelerator.fpga_tools import Loader
-from cyborg.accelerator.sysfs import Node, Sysfs
+from cyborg.accelerator.sysfs import Node, NotRun, Sysfs
 
 Facts = Mapping[str, str]
 #: The function of a region that is not programmed.
@@ -154,6 +154,11 @@ class Driver(pci.Driver):
         shell, _ = self.shell(card)
         return {'bitstream_id': shell} if shell else {}
 
+    def versions(self, handle: objects.AttachHandle) -> dict[str, str]:
+        card = self.function(handle).physical
+        shell = self.shell(card)[0] if card is not None else None
+        return super().versions(handle) | ({'shell': shell} if shell else {})
+
     def health(self, card: pci.Function) -> str | None:
         return (
             self._flash.pending(card, self.shell(card)[0])
@@ -288,6 +293,8 @@ class Driver(pci.Driver):
             raise self._refusal(deployable, why)
         try:
             self.sysfs.run(*loader.command(found))
+        except NotRun as error:
+            raise self._refusal(deployable, str(error)) from error
         except OSError as error:
             raise errors.DriverFailed(
                 name=self.name, why=_not_programmed(deployable, str(error))

@@ -130,6 +130,14 @@ class Function(Node):
         return os.path.lexists(self.path / 'physfn')
 
     @property
+    def physical(self) -> 'Function | None':
+        """Returns its physical function, which is itself unless it is virtual."""
+        if not self.is_virtual:
+            return self
+        physical = self.link('physfn')
+        return Function.at(self.host, physical.name) if physical else None
+
+    @property
     def virtual_functions(self) -> dict[int, 'Function']:
         """Returns its virtual functions by number. Their addresses are read, not computed, because
         they may be on other slots or buses."""
@@ -253,10 +261,7 @@ class Driver(driver.Driver):
 
     def claims(self, function: Function) -> bool:
         """Returns whether this is a function of one of its cards. It may be a virtual one."""
-        physical = function.link('physfn') if function.is_virtual else function
-        return (
-            physical is not None and self.model(Function.at(self.sysfs, physical.name)) is not None
-        )
+        return (physical := function.physical) is not None and self.model(physical) is not None
 
     def may_write(self, path: Path, text: str) -> bool:
         """Allows what ``writes`` declares, below a function that it claims. The innermost directory
@@ -452,8 +457,8 @@ class Driver(driver.Driver):
     def is_kept_for_host(self, function: Function) -> bool:
         """Returns whether the operator keeps the card of this function for the host."""
         kept = {address.lower() for address in self._option('host_addresses') or ()}
-        physical = function.link('physfn') if function.is_virtual else None
-        return bool(kept & {function.address, physical.name if physical else ''})
+        physical = function.physical
+        return bool(kept & {function.address, physical.address if physical else ''})
 
     def _leave_to_host(self, function: Function) -> None:
         if self.is_kept_for_host(function):

@@ -20,11 +20,11 @@ from cyborg import conf
 from cyborg.accelerator import driver, sysfs
 
 try:
-    from oslo_privsep import capabilities, priv_context
+    from oslo_privsep import capabilities, daemon, priv_context
 except ModuleNotFoundError:
     # The version in OpenStack 2026.1 requires eventlet, which cyborg/__init__.py keeps out.
     sys.modules.pop('eventlet', None)
-    from oslo_privsep import capabilities, priv_context
+    from oslo_privsep import capabilities, daemon, priv_context
 
 context = priv_context.PrivContext(
     'cyborg',
@@ -36,6 +36,9 @@ context = priv_context.PrivContext(
         capabilities.CAP_SYS_PTRACE,  # to see which files other processes have open
     ],
 )
+
+#: raised in the agent if the daemon does not start
+NotStarted: type[Exception] = daemon.FailedToDropPrivileges
 
 #: Threads of the daemon: one for each card, on which at most one call hangs. oslo.privsep has one
 #: for each CPU, so that a few hanging calls would stop those of all cards.
@@ -54,7 +57,7 @@ def write(path: str, text: str) -> None:
     if not target.is_relative_to(sysfs.ROOT) or not any(
         each.may_write(target, text) for each in enabled
     ):
-        raise _refusal(enabled, f'writes {target}')
+        raise PermissionError(errno.EPERM, _refusal(enabled, f'writes {target}'))
     sysfs.write(target, text)
 
 
@@ -64,7 +67,7 @@ def run(command: list[str], timeout: float | None = None) -> str:
     seconds."""
     enabled = _enabled()
     if not any(each.may_run(command) for each in enabled):
-        raise _refusal(enabled, f'runs {" ".join(command)}')
+        raise sysfs.NotAllowed(_refusal(enabled, f'runs {" ".join(command)}'))
     return sysfs.run(command, timeout, path=TOOL_PATH)
 
 
@@ -85,8 +88,9 @@ def _load() -> list[driver.Driver]:
     return driver.load(cfg.CONF.agent.enabled_drivers, cfg.CONF, sysfs.Sysfs(sysfs.ROOT))
 
 
-def _refusal(enabled: list[driver.Driver], action: str) -> PermissionError:
+def _refusal(enabled: list[driver.Driver], action: str) -> str:
     names = ', '.join(each.name for each in enabled) or 'none'
-    return PermissionError(
-        errno.EPERM, f'no driver that the privileged helper finds enabled ({names}) {action}'
+    return (
+        f'no driver that the privileged helper finds enabled ({names}) {action}; if one is missing '
+        'there, name the file that enables it in [cyborg_sys_admin] helper_command'
     )

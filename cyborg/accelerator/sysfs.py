@@ -40,6 +40,20 @@ Writer = Callable[[Path, str], None]
 Runner = Callable[[Sequence[str], float | None], str]
 
 
+class NotRun(OSError):
+    """Raised if a tool was not even started, so that it has changed nothing."""
+
+
+class NotInstalled(NotRun, FileNotFoundError):
+    @classmethod
+    def of(cls, tool: str) -> 'NotInstalled':
+        return cls(f'{tool} is not installed: install it on the host')
+
+
+class NotAllowed(NotRun, PermissionError):
+    """Raised if the privileged helper refuses to run a tool, or does not start itself."""
+
+
 @dataclasses.dataclass
 class Limit:
     """The time limit of a call of a driver. A tool that the call runs is killed at the limit."""
@@ -193,8 +207,8 @@ class Sysfs(Node):
     def run(self, *command: str) -> str:
         """Run a tool and return its output.
 
-        Raises FileNotFoundError if it is not installed, TimeoutError if it was killed at the limit
-        of the current call, and OSError with its last lines if it failed.
+        Raises NotRun if it could not be started (NotInstalled if there is none), TimeoutError if it
+        was killed at the limit of the current call, and OSError with its last lines if it failed.
         """
         return _within_limit(self._runner, command)
 
@@ -259,15 +273,18 @@ def run(command: Sequence[str], timeout: float | None = None, path: str | None =
     name = command[0]
     tool = shutil.which(name, path=path) or _own_tool(name)
     if tool is None:
-        raise FileNotFoundError(f'{name} is not installed')
-    # in a process group of its own, so that its children can be killed with it
-    process = subprocess.Popen(
-        leashed([tool, *command[1:]], path),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+        raise NotInstalled.of(name)
+    try:
+        # in a process group of its own, so that its children can be killed with it
+        process = subprocess.Popen(
+            leashed([tool, *command[1:]], path),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise NotRun(f'{name} cannot be started: {error.strerror}') from error
     output = Output(process)
     try:
         output.read(timeout)
@@ -396,7 +413,7 @@ def opened(proc: Path, names: Collection[str]) -> dict[str, str]:
 
 def _run_nothing(command: Sequence[str], timeout: float | None) -> str:
     # a tool would change this host and not the simulated one
-    raise FileNotFoundError(f'{command[0]} is not installed')
+    raise NotInstalled.of(command[0])
 
 
 def _write_with_privilege(path: Path, text: str) -> None:
@@ -409,7 +426,15 @@ def _write_with_privilege(path: Path, text: str) -> None:
 def _run_with_privilege(command: Sequence[str], timeout: float | None) -> str:
     from cyborg.accelerator import privileged
 
-    said: str = privileged.run(list(command), timeout)
+    try:
+        said: str = privileged.run(list(command), timeout)
+    except NotRun:
+        raise
+    except (privileged.NotStarted, FileNotFoundError) as error:
+        raise NotAllowed(
+            f'the privileged helper does not start ({error}): correct [cyborg_sys_admin] '
+            'helper_command'
+        ) from error
     return said
 
 

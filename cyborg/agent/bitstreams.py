@@ -164,20 +164,22 @@ class Bitstreams:
         if not self._files.is_cached(image['size']):
             return self._download(glance, image, request_id, progress, deadline)
         name = f'{image["os_hash_algo"]}-{image["os_hash_value"].lower()}'
-        with self._files.lock(name):
-            path = self._cached(name, image, progress)
+        with self._files.lock(name, self._rest(deadline)):
+            path = self._cached(name, image, progress, deadline)
             if path is None:
                 path = self._download(glance, image, request_id, progress, deadline)
                 self._files.keep(name, path)
             return path
 
-    def _cached(self, name: str, image: Mapping[str, Any], progress: Progress) -> Path | None:
+    def _cached(
+        self, name: str, image: Mapping[str, Any], progress: Progress, deadline: float
+    ) -> Path | None:
         path = self._files.take(name)
         if path is None:
             return None
         with self._files.removed_on_failure(path):
             progress(f'Checking image {image["id"]}, which is in the cache.')
-            inspection = self._inspection(image)
+            inspection = self._inspection(image, deadline)
             with path.open('rb') as file:
                 for piece in iter(lambda: file.read(MIB), b''):
                     inspection.update(piece)
@@ -197,7 +199,7 @@ class Bitstreams:
         progress: Progress,
         deadline: float,
     ) -> Path:
-        inspection = self._inspection(image)
+        inspection = self._inspection(image, deadline)
         progress(f'Fetching image {image["id"]} ({image["size"]} bytes).')
         with self._files.new(image['size']) as path, path.open('wb') as file:
             with contextlib.closing(glance.data(image['id'], request_id)) as pieces:
@@ -211,6 +213,10 @@ class Bitstreams:
             inspection.require_allowed()
             file.flush()
         return path
+
+    def _rest(self, deadline: float) -> float:
+        """Returns the seconds until the deadline."""
+        return max(0.0, deadline - self._clock())
 
     def _require_time(self, what: str, deadline: float) -> None:
         if self._clock() > deadline:
@@ -232,9 +238,11 @@ class Bitstreams:
                 progress(f'Fetched {share} %.')
                 reported, at = share, self._clock()
 
-    def _inspection(self, image: Mapping[str, Any]) -> 'Inspection':
+    def _inspection(self, image: Mapping[str, Any], deadline: float) -> 'Inspection':
         return Inspection(
-            image, self._allowed, self._signatures.check(image) if self._signatures else None
+            image,
+            self._allowed,
+            self._signatures.check(image, self._rest(deadline)) if self._signatures else None,
         )
 
 

@@ -52,12 +52,20 @@ class Files:
         return size <= self._bound
 
     @contextlib.contextmanager
-    def lock(self, name: str) -> Iterator[None]:
-        """Let one thread at a time fetch an image, so that the next finds it in the cache."""
+    def lock(self, name: str, timeout: float) -> Iterator[None]:
+        """Let one thread at a time fetch an image, so that the next finds it in the cache. Raises
+        Unavailable if another one has it for ``timeout`` seconds."""
         with self._lock:
             lock = self._image_locks.setdefault(name, threading.Lock())
-        with lock:
+        if not lock.acquire(timeout=timeout):
+            raise errors.Unavailable(
+                'Another card of the host has been fetching the same image for '
+                f'{timeout:.0f} seconds.'
+            )
+        try:
             yield
+        finally:
+            lock.release()
 
     @contextlib.contextmanager
     def new(self, size: int) -> Iterator[Path]:

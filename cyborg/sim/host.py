@@ -10,7 +10,7 @@ import yaml
 
 from cyborg import errors
 from cyborg.accelerator import pci
-from cyborg.accelerator.sysfs import Sysfs
+from cyborg.accelerator.sysfs import NotInstalled, Sysfs
 from cyborg.agent.hotplug import OnEvent, UdevEvent
 from cyborg.sim import catalogue, description, nvme, resets
 from cyborg.sim.attribute_values import parse_unsigned
@@ -253,7 +253,7 @@ class Host:
 
     def _run(self, command: Sequence[str], timeout: float | None) -> str:
         if command[0] not in self.tools:
-            raise FileNotFoundError(f'{command[0]} is not installed')
+            raise NotInstalled.of(command[0])
         return self.tools[command[0]](*command[1:])
 
 

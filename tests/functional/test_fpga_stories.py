@@ -6,8 +6,10 @@ tool of the card was called.
 """
 
 import re
+import tempfile
 import threading
 import uuid
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -647,6 +649,35 @@ def mend_glance(cloud):
 def left_on_host(cloud):
     """What the fetching of images has left behind."""
     return [path for path in cloud.directory.rglob('*bitstream-*') if path.is_file()]
+
+
+@pytest.mark.parametrize(
+    'cloud', ['bitstream_cache_size = 100\n', ''], indirect=True, ids=['cache', 'no cache']
+)
+def test_a_bind_fails_while_the_disk_of_its_host_is_full(cloud, host, image, gzip, monkeypatch):
+    usual, made = tempfile.mkstemp, []
+
+    def mkstemp(*arguments, **options):
+        if 'bitstream-' not in options.get('prefix', ''):
+            return usual(*arguments, **options)
+        handle, name = usual(*arguments, **options)
+        made.append(Path(name))
+        made[-1].unlink()
+        made[-1].symlink_to('/dev/full')
+        return handle, name
+
+    with monkeypatch.context() as full:
+        full.setattr(tempfile, 'mkstemp', mkstemp)
+        arq, answer = bind(cloud, gzip)
+        # then the tenant reads why, and nothing was changed
+        require_failed(
+            cloud, arq, answer, f'{image} is not loaded: it cannot be stored on the host: No'
+        )
+    assert made and not any(path.is_symlink() for path in made)
+    assert (host.loaded, left_on_host(cloud)) == ([], [])
+    # when there is room again
+    bound(cloud, gzip)
+    assert region(cloud)['bitstream_id'] == image
 
 
 @pytest.mark.parametrize('how', [401, 404, 503, 'breaks off'])

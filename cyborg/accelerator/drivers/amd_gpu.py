@@ -51,6 +51,12 @@ class AmdGpuDriver(pci.Driver):
             is_virtual=len(places) > 1,
         )  # the only one is the whole card
 
+    def versions(self, handle: objects.AttachHandle) -> dict[str, str]:
+        gpu = self.function(handle).physical
+        # only the host's driver amdgpu shows it
+        vbios = gpu.read('vbios_version', pci.LONGEST_VERSION) if gpu is not None else None
+        return super().versions(handle) | ({'firmware': vbios} if vbios else {})
+
     def board_info(self, gpu: pci.Function) -> dict[str, str]:
         """Returns how the card is partitioned; nothing if the host's driver is not bound."""
         return {

@@ -158,10 +158,22 @@ def note_refusal(
     already is not repeated, because clients repeat calls."""
     wanted = {binding.arq_uuid: binding for binding in bindings}
     rows = arqs.by_uuids(unit.session, scope, wanted)
-    known = history.last_refusals(unit.session, [row.uuid for row in rows])
+    known = history.last_reasons(unit.session, [row.uuid for row in rows], Event.REFUSED)
     for row in rows:
         if known.get(row.uuid) != why:
             unit.step(row, Event.REFUSED, row.state, row.state, why, wanted[row.uuid])
+
+
+def note_failed_load(unit: UnitOfWork, rows: Sequence[Arq], why: str) -> None:
+    """Record in the history of requests why the image that they wait for was not loaded. A reason
+    that is recorded already is not repeated, because hosts try again without limit."""
+    if not rows:
+        return
+    reason = f'Its image was not loaded: {why}'
+    known = history.last_reasons(unit.session, [row.uuid for row in rows], Event.PROGRAM)
+    for row in rows:
+        if known.get(row.uuid) != reason:
+            unit.step(row, Event.PROGRAM, row.state, row.state, reason)
 
 
 def make_way(unit: UnitOfWork, bindings: Sequence[objects.Binding], idle: Collection[str]) -> None:

@@ -55,8 +55,14 @@ def program_again(unit: UnitOfWork, emptied: Iterable[Emptied]) -> None:
             continue
         if tasks_db.programming_of(unit.session, [each.part.uuid]):
             continue
-        if _restore_image(unit, each, image, arq) or arq is not None:
-            arqs.move(unit, [row for row in rows if row.state == State.BOUND], Event.PROVISION)
+        why = _restore_image(unit, each, image, arq)
+        if why is not None and arq is None:
+            continue
+        arqs.move(unit, [row for row in rows if row.state == State.BOUND], Event.PROVISION)
+        if why is not None:
+            arqs.note_failed_load(
+                unit, [row for row in rows if row.state == State.PROVISIONING], why
+            )
 
 
 def _may_lack_image(emptied: Emptied, arq: Arq) -> bool:
@@ -70,8 +76,8 @@ def _may_lack_image(emptied: Emptied, arq: Arq) -> bool:
 
 def _restore_image(
     unit: UnitOfWork, emptied: Emptied, image: Mapping[str, str], arq: Arq | None
-) -> bool:
-    """Have a host load an image that running servers use; returns whether it can.
+) -> str | None:
+    """Have a host load an image that running servers use. Returns why it cannot, or None.
 
     If it cannot now, the next report tries again for a request that asks for the image. No error
     is raised, because this report must be stored in any case."""
@@ -80,5 +86,5 @@ def _restore_image(
             tasks.program(unit, emptied.part, image, arq, emptied.holders, even_disabled=True)
     except errors.CannotProgram as error:
         LOG.warning('An image that servers use is lost: %s', error.faultstring)
-        return False
-    return True
+        return error.faultstring
+    return None

@@ -256,6 +256,7 @@ class Results:
             waiting = self._waiting(part)
             if result.error is not None and self._loads_again(task, result, waiting):
                 self._note_failure(task, result)
+                arqs.note_failed_load(self._unit, waiting, result.error)
                 again.append(task.uuid)
             else:
                 self._close(task, TaskState.FAILED if result.error else TaskState.DONE, result)

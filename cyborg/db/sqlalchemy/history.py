@@ -118,11 +118,11 @@ def of(session: orm.Session, arq_uuid: str, project_id: str | None) -> list[obje
     return shown
 
 
-def last_refusals(session: orm.Session, uuids: Iterable[str]) -> dict[str, str | None]:
-    """Returns why requests were refused last, by request."""
+def last_reasons(session: orm.Session, uuids: Iterable[str], event: Event) -> dict[str, str | None]:
+    """Returns the reason of the last step with this event, by request."""
     last = (
         sa.select(sa.func.max(Transition.id))
-        .where(Transition.arq_uuid.in_(uuids), Transition.event == Event.REFUSED)
+        .where(Transition.arq_uuid.in_(uuids), Transition.event == event)
         .group_by(Transition.arq_uuid)
     )
     rows = session.execute(

@@ -45,6 +45,22 @@ def test_a_card_tells_its_shell_and_more_of_it(attributes):
     }
 
 
+@pytest.mark.parametrize('is_virtual', [False, True], ids=['whole card', 'virtual function'])
+def test_the_shell_is_in_the_record_of_a_hand_back(host, load, stored, is_virtual):
+    more = {'sriov': {'total': 1, 'enabled': 1, 'offset': 1, 'vf': {'device': '09c5'}}}
+    host.plug_in('8086:09c4', at=ADDRESS, **(more if is_virtual else {}))
+    host.tree.file('proc/sys/kernel/osrelease', '6.12.1')
+    driver = load('intel_fpga_driver')
+    [device] = driver.discover()
+    [handle] = device.deployables[1].attach_handles
+    handle, told = stored(handle), {'kernel': '6.12.1', 'shell': '0x121000200000164'}
+    assert driver.function(handle).is_virtual is is_virtual
+    assert driver.versions(handle).items() >= told.items()
+    # nothing is guessed
+    host.pull_out(ADDRESS)
+    assert driver.versions(handle) == {'kernel': '6.12.1'}
+
+
 def test_figures_of_a_function_are_below_it(configure, attributes):
     configure(KPIS)
     _, region = attributes()

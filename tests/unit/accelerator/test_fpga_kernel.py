@@ -6,6 +6,7 @@ import errno
 import os
 import pathlib
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -42,6 +43,24 @@ fpga_kernel.load_manager(
     'fpga0', 'full', image, firmware, managers, write, fpga_kernel.removed_if_killed
 )
 """
+#: loads an image as cyborg-fpga-load does, and a small file system is where the kernel looks for it
+FULL = """
+import os, pathlib, subprocess, sys
+from cyborg.accelerator import fpga_kernel
+image, firmware, managers = map(pathlib.Path, sys.argv[1:])
+subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', firmware], check=True)
+(firmware / 'vendor').touch()
+def write(path, text):
+    print('written:', path)
+try:
+    fpga_kernel.load_manager(
+        'fpga0', 'full', image, firmware, managers, write, fpga_kernel.removed_if_killed
+    )
+except (fpga_kernel.Failed, OSError) as error:
+    print(error)
+print(os.listdir(firmware))
+"""
+ENTER = ['unshare', '--user', '--map-root-user', '--mount']
 
 
 def own_memory():
@@ -179,6 +198,28 @@ class TestManager:
         while list(firmware.iterdir()):
             assert time.monotonic() < deadline
             time.sleep(0.01)
+
+    def test_a_full_directory_is_named_and_nothing_is_left_in_it(
+        self, host, manager, load, tmp_path
+    ):
+        if (
+            not shutil.which('unshare')
+            or subprocess.run([*ENTER, 'true'], capture_output=True).returncode
+        ):
+            pytest.skip('no namespace for a small file system')
+        load()
+        (tmp_path / 'image').write_bytes(SYNC + b'x' * 3 * MIB)
+        firmware = tmp_path / 'firmware'
+        paths = (tmp_path / 'image', firmware, host.sysfs.path / 'class/fpga_manager')
+        ran = subprocess.run(
+            [*ENTER, sys.executable, '-c', FULL, *map(str, paths)],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        why, left = ran.stdout.splitlines()  # the manager was told nothing
+        assert 'No space left on device' in why and str(firmware) in why
+        assert left == "['vendor']"
 
     def test_the_guard_of_a_command_that_ends_is_gone(self, tmp_path):
         copy = tmp_path / 'copy'

@@ -36,8 +36,8 @@ for verb, *arguments in deeds:
     try:
         getattr(privileged, verb)(*arguments)
         print('null')
-    except PermissionError as error:
-        print(json.dumps(str(error)))
+    except OSError as error:
+        print(json.dumps(f'{type(error).__name__}: {error}'))
 privileged.context.stop()
 """
 #: An agent with hanging calls, as many as there are CPUs, that has another attribute written.
@@ -276,7 +276,12 @@ class TestInAProcessOfItsOwn:
         assert all(host.sysfs.read(name).startswith('x') for name in WANTED)
         assert '(nvidia_gpu_driver) writes' in write
         assert '(nvidia_gpu_driver) runs fpgaconf' in run
+        assert run.startswith('NotAllowed: ')
         assert override.read_text() == before
+
+    def test_a_tool_that_is_not_there_is_told_from_one_that_fails(self, ask):
+        [failure] = ask('intel_fpga_driver', ('run', ['fpgaconf', *PLACE, '/image']))
+        assert failure == 'NotInstalled: fpgaconf is not installed: install it on the host'
 
     def test_it_does_nothing_for_others(self, host, ask):
         [refusal] = ask('intel_qat_driver', ('write', str(host.sysfs.path / WANTED[0]), 'x'))

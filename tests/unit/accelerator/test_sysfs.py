@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cyborg.accelerator import sysfs, tool_output
+from cyborg.accelerator import privileged, sysfs, tool_output
 from cyborg.accelerator.sysfs import Sysfs
 from tests.fixtures.cloud import eventually
 
@@ -237,8 +237,34 @@ class TestTools:
             sysfs.run(['tool'], path=str(tmp_path))
 
     def test_a_tool_that_is_not_there_is_told_from_one_that_fails(self, tmp_path):
-        with pytest.raises(FileNotFoundError):
+        with pytest.raises(sysfs.NotInstalled, match='tool is not installed: install it'):
             sysfs.run(['tool'], path=str(tmp_path))
+
+    def test_a_tool_that_cannot_be_started_is_told_from_one_that_fails(self, make_tool, tmp_path):
+        make_tool('')
+        (tmp_path / 'tool').write_text('#!/nonexistent\n')
+        with pytest.raises(sysfs.NotRun, match='tool cannot be started: No such file'):
+            sysfs.run(['tool'], path=str(tmp_path))
+        make_tool('echo "/dev/card: permission denied" >&2\nexit 1')
+        with pytest.raises(OSError, match='permission denied') as raised:
+            sysfs.run(['tool'], path=str(tmp_path))
+        assert not isinstance(raised.value, sysfs.NotRun)
+
+    @pytest.mark.parametrize(
+        'why',
+        [
+            privileged.NotStarted('privsep helper command exited non-zero (1)'),
+            FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), 'sudo'),
+        ],
+        ids=['not allowed', 'not there'],
+    )
+    def test_a_privileged_helper_that_does_not_start_runs_nothing(self, monkeypatch, why):
+        def run(command, timeout):
+            raise why
+
+        monkeypatch.setattr(privileged, 'run', run)
+        with pytest.raises(sysfs.NotAllowed, match='does not start .* helper_command'):
+            sysfs._run_with_privilege(['tool'], None)
 
     def test_a_tool_of_ours_is_found_beside_the_interpreter(self, make_tool, tmp_path, monkeypatch):
         make_tool('echo ours', 'cyborg-tool')

@@ -19,7 +19,7 @@ from oslo_config import cfg
 
 from cyborg import conf as options
 from cyborg import errors
-from cyborg.agent import image_search
+from cyborg.agent import image_search, signatures
 from cyborg.agent.bitstreams import Bitstreams, WantedImage
 from cyborg.clients.glance import Glance
 from cyborg.sim import glance as sim
@@ -617,6 +617,25 @@ def test_threads_that_want_one_image_fetch_it_once(made, glance, state):
     assert (failed, downloads(glance), len(files(state))) == ([], 1, 1)
 
 
+def test_a_card_does_not_wait_for_an_image_of_another_beyond_its_own_time(made, glance):
+    name, is_fetching, goes_on = glance.add(DATA), threading.Event(), threading.Event()
+    bitstreams = made(bitstream_cache_size=1)
+
+    def pause(sentence):
+        is_fetching.set()
+        goes_on.wait(60)
+
+    first = threading.Thread(target=fetch, args=(bitstreams, pause), kwargs=by_id(name))
+    first.start()
+    assert is_fetching.wait(30)
+    bitstreams._timeout = 1
+    with pytest.raises(errors.Unavailable, match='Another card .* the same image for 1 seconds'):
+        fetch(bitstreams, **by_id(name))
+    goes_on.set()
+    first.join()
+    assert fetch(bitstreams, **by_id(name)) == (name, DATA)
+
+
 def test_threads_and_evictions_do_not_disturb_one_another(made, glance, state):
     images = {glance.add(bytes([each]) * MIB): bytes([each]) * MIB for each in range(4)}
     bitstreams, failed = made(bitstream_cache_size=2), []
@@ -823,6 +842,31 @@ def test_a_key_manager_that_fails_is_asked_again(signed, glance, monkeypatch, tr
             with pytest.raises(errors.Unavailable, match='key manager does not give the certif'):
                 fetch(bitstreams, **by_id(good))
         assert fetch(bitstreams, **by_id(good)) == (good, DATA)
+
+
+@pytest.mark.parametrize('size', [0, 1], ids=['no cache', 'cache'])
+def test_a_key_manager_that_does_not_answer_is_not_waited_for(signed, glance, monkeypatch, size):
+    from tests.fixtures.images import KeyManager
+
+    signer, _, agent = signed
+    good = glance.add(DATA, **signer.sign(DATA, 'signer'))
+    answers, usual = threading.Event(), KeyManager.get
+
+    def wait(*arguments):
+        answers.wait(60)
+        return usual(*arguments)
+
+    monkeypatch.setattr(KeyManager, 'get', wait)
+    monkeypatch.setattr(signatures, 'MOST_UNANSWERED', 2)
+    bitstreams = agent(bitstream_cache_size=size, program_timeout=1)
+    # as many times as there are threads for such questions, and once more
+    for _ in range(3):
+        with pytest.raises(errors.Unavailable, match=f'{good}: it has not answered within 1 sec'):
+            fetch(bitstreams, **by_id(good))
+    assert sum('key manager' in thread.name for thread in threading.enumerate()) == 2
+    # when it answers after all
+    answers.set()
+    assert fetch(bitstreams, **by_id(good)) == (good, DATA)
 
 
 # what cryptography says to cursive before 0.3

@@ -40,6 +40,16 @@ def test_a_card_without_any_is_given_out_whole(host, discover):
     assert device.vendor_board_info == {'compute_partition': 'SPX', 'memory_partition': 'NPS1'}
 
 
+@pytest.mark.parametrize('model', ['1002:74a0', '1002:74a1'], ids=['whole', 'virtual functions'])
+def test_the_firmware_is_in_the_record_of_a_hand_back(host, load, stored, discover, model):
+    host.plug_in(model, at=ADDRESS)
+    driver = load('amd_gpu_driver')
+    handle = stored(discover()[0].deployables[0].attach_handles[0])
+    assert 'firmware' not in driver.versions(handle)
+    host.tree.file(f'bus/pci/devices/{ADDRESS}/vbios_version', '113-M3000100-102')
+    assert driver.versions(handle)['firmware'] == '113-M3000100-102'
+
+
 def test_resource_classes_are_the_operators(host, conf, discover):
     conf.set_override('virtual_resource_class', 'CUSTOM_AMD_VF', group='amd_gpu_driver')
     conf.set_override('resource_class', 'CUSTOM_AMD_GPU', group='amd_gpu_driver')

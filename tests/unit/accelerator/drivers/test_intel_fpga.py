@@ -397,8 +397,17 @@ class TestProgramming:
     def test_a_tool_that_fails_or_is_not_there_is_named(self, host, program):
         host.plug_in('8086:09c4', at=ADDRESS)
         del host.tools['fpgaconf']
-        with pytest.raises(errors.DriverFailed, match='fpgaconf is not installed'):
+        # nothing was run, so the region has what it had
+        with pytest.raises(errors.NotLoaded, match='fpgaconf is not installed: install it'):
             program()
+
+        def fail(*words):
+            raise OSError('fpgaconf ended with 1: /dev/intel-fpga-fme.0: permission denied')
+
+        host.tools['fpgaconf'] = fail
+        with pytest.raises(errors.DriverFailed, match='permission denied') as caught:
+            program()
+        assert not isinstance(caught.value, errors.NotLoaded)
 
 
 class TestOlderHostDriver:

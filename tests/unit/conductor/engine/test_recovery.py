@@ -9,7 +9,7 @@ from cyborg.conductor.engine import arqs
 from cyborg.conductor.engine.unit_of_work import transact
 from cyborg.db.sqlalchemy import models
 from cyborg.db.sqlalchemy.arqs import Scope
-from cyborg.objects import TaskKind, TaskState
+from cyborg.objects import TaskKind, TaskState, Withheld
 from tests.fixtures.reporting_host import CAUSE, SILENT_SINCE, deployable, device, handle
 
 IMAGE = '11111111-1111-4111-8111-111111111111'
@@ -86,6 +86,53 @@ def test_an_image_that_another_program_has_replaced_under_a_server_is_left_alone
     plan = host.report(region(content={'function': 'y'}))
     assert open_kinds(plan) == []
     assert host.states() == ['Bound']
+
+
+def loads(host):
+    """What the history of the requests tells about loading their image."""
+    told = zip(
+        host.all(models.ArqTransition.event), host.all(models.ArqTransition.reason), strict=True
+    )
+    return [reason for event, reason in told if event == 'program'][1:]
+
+
+def test_a_request_tells_why_its_lost_image_is_not_loaded_again(host):
+    # given a running server whose card has lost its image
+    host.report(region())
+    host.bind(host.request(GROUP))
+    end_tasks(host, bitstream_id=IMAGE, bitstream_content={'function': 'x'})
+    [task] = host.report(region(content={'function': 'y'}), is_first=True).tasks
+    # when the attempts to load it fail
+    for why in ('Glance is away.', 'Glance is away.', 'It is gone.', 'It is gone.'):
+        [task] = host.finish(task, why, can_retry=False, is_touched=False)
+    # then each reason is told once
+    assert loads(host) == [
+        f'Its image was not loaded: {why}' for why in ('Glance is away.', 'It is gone.')
+    ]
+    host.finish(task, image_uuid=IMAGE, content={'function': 'x'})
+    assert host.states() == ['Bound']
+    assert loads(host)[2:] == [f'Image {IMAGE} was loaded in 0.0 s.']
+
+
+def test_a_request_tells_why_its_lost_image_cannot_be_loaded_at_all(host):
+    def region(content):
+        return device('fpga', deployable('part', 'a', 'b', is_programmable=True, content=content))
+
+    host.report(region({'function': 'x'}))
+    host.bind(host.request(GROUP))
+    end_tasks(host, bitstream_id=IMAGE, bitstream_content={'function': 'x'})
+    # when the other handle of the region could not be cleaned
+    with host.db.writer() as session:
+        session.execute(
+            sa.update(models.AttachHandle)
+            .where(models.AttachHandle.arq_id.is_(None))
+            .values(withheld=Withheld.QUARANTINED)
+        )
+    for _ in range(2):
+        assert open_kinds(host.report(region({'function': 'y'}), is_first=True)) == []
+    assert host.states() == ['Provisioning']
+    [why] = loads(host)
+    assert why.startswith('Its image was not loaded: ') and 'quarantine' in why
 
 
 def test_the_image_of_an_operator_is_loaded_again_for_requests_that_name_none(host):
