@@ -294,10 +294,10 @@ def _withhold_doubles(row: Device) -> None:
     an image is loaded. A request may hold one of them from before.
     """
     handles = [
-        (iommu_groups.address_of(handle), handle)
+        (address, handle)
         for part in row.deployables
         for handle in part.attach_handles
-        if handle.type == objects.HandleType.PCI and 'function' in handle.info
+        if (address := iommu_groups.function_of(handle)) is not None
     ]
     held = {
         address: handle.deployable

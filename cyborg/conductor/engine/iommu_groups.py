@@ -88,3 +88,9 @@ def _members(rows: Iterable[Device]) -> list[tuple[Device, Handle]]:
 def address_of(handle: objects.AttachHandle | Handle) -> str:
     """Returns the address of the PCI function of a handle."""
     return ADDRESS.format_map({'domain': '', 'bus': '', 'device': '', 'function': ''} | handle.info)
+
+
+def function_of(handle: objects.AttachHandle | Handle) -> str | None:
+    """Returns the address of the PCI function that a guest gets with a handle, or None."""
+    is_function = handle.type == objects.HandleType.PCI and 'function' in handle.info
+    return address_of(handle) if is_function else None

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from cyborg import backoff, errors, objects
 from cyborg.conductor.engine import changes
+from cyborg.conductor.engine.iommu_groups import function_of
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
 from cyborg.db.sqlalchemy import agents, attach_handles, attributes, deployables, models, tasks
 from cyborg.db.sqlalchemy import arqs as arqs_db
@@ -321,17 +322,31 @@ def _refusal(part: Deployable, even_disabled: bool) -> str | None:
 
 
 def _withhold_free_parts(unit: UnitOfWork, part: Deployable, holders: Collection[int]) -> None:
-    """Withhold all handles at and below a deployable, or raise CannotProgram."""
+    """Withhold all handles at and below a deployable, or raise CannotProgram.
+
+    After a loss of power, a PCI function that a request holds is also a handle of what the region
+    does now. That handle is missing, and goes when the image is loaded.
+    """
     agents.lock(unit.session, part.device.hostname)  # as in ``lock_hosts_of_regions``
     ids = deployables.at_and_below(unit.session, part)
     taken = attach_handles.withhold_parts(unit.session, ids, Withheld.PROGRAMMING)
     handles = attach_handles.use_of(unit.session, ids)
+    held = {function_of(handle) for handle, _ in handles if handle.arq_id in holders} - {None}
+    handles = [
+        (handle, arq)
+        for handle, arq in handles
+        if not (_is_idle_and_missing(handle) and function_of(handle) in held)
+    ]
     if taken + sum(handle.arq_id in holders for handle, _ in handles) != len(handles):
         others = (_use(handle, arq) for handle, arq in handles if handle.arq_id not in holders)
         raise errors.CannotProgram(
             uuid=part.uuid,
             why=next(filter(None, others), 'a deployable above or below it is being programmed.'),
         )
+
+
+def _is_idle_and_missing(handle: Handle) -> bool:
+    return handle.arq_id is None and handle.withheld is None and handle.is_missing
 
 
 def _use(handle: Handle, arq: str | None) -> str | None:

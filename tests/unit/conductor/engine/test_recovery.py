@@ -484,3 +484,66 @@ def test_an_image_stays_known_while_another_waits_to_be_loaded(host):
     # when the agent has run all the time, and has not begun
     host.finish(task, error='The image is gone.', can_retry=False, is_touched=False)
     assert host.all(models.Deployable.bitstream_id)[-1] == OTHER_IMAGE
+
+
+# -- a region whose functions move between its accelerators --------------------------------------
+
+
+def shared_region(above=(), **accelerators):
+    """A card with a region: ``above`` are the PCI functions that the region offers itself, and
+    each accelerator has the others."""
+
+    def functions(numbers):
+        address = {'domain': '0000', 'bus': 'af', 'device': '00'}
+        return [handle(n, info={**address, 'function': n}) for n in numbers]
+
+    content = {'function': '+'.join(sorted(accelerators)) or '0'}
+    parts = [
+        deployable(name, *functions(numbers), parent_name='region')
+        for name, numbers in accelerators.items()
+    ]
+    region = deployable(
+        'region', *functions(above), parent_name='card', is_programmable=True, content=content
+    )
+    return device('fpga', deployable('card'), region, *parts)
+
+
+@pytest.mark.parametrize(
+    'flash',
+    [shared_region(first='1', second='2'), shared_region(above='12')],
+    ids=['other accelerators', 'a blank region'],
+)
+@pytest.mark.parametrize('held', [1, 2])
+@pytest.mark.parametrize('is_pulled', [False, True], ids=['reboot', 'pulled'])
+def test_the_image_of_a_shared_region_is_loaded_again(host, flash, held, is_pulled):
+    # given an image that was loaded, and of which servers have one function or both
+    host.report(shared_region(third='12'))
+    with host.db.writer() as session:
+        session.execute(
+            sa.update(models.Deployable)
+            .where(models.Deployable.is_programmable)
+            .values(
+                bitstream_id=IMAGE,
+                bitstream_content={'function': 'third'},
+                bitstream_facts={'visibility': 'public'},
+            )
+        )
+    for number in range(held):
+        server = f'{number}{OTHER_SERVER[1:]}'
+        host.bind(host.request(GROUP), provider='third', server=server)
+    assert host.states() == ['Bound'] * held
+    # when the card returns with what is in its flash
+    if is_pulled:
+        host.report()
+    plan = host.report(flash, is_first=not is_pulled)
+    # then it gets the image again
+    assert host.states() == ['Provisioning'] * held
+    [task] = plan.tasks
+    assert task.kind == TaskKind.PROGRAM
+    host.finish(task, image_uuid=IMAGE, content={'function': 'third'})
+    assert host.states() == ['Bound'] * held
+    # and the functions that it has not are gone
+    host.report(shared_region(third='12'))
+    assert len(host.all(models.AttachHandle.id)) == 2
+    assert host.all(models.AttachHandle.is_missing) == [False, False]
+    assert host.all(models.AttachHandle.withheld) == [None, None]
