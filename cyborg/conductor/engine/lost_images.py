@@ -17,9 +17,9 @@ Device = models.Device
 Deployable = models.Deployable
 #: the key of the function in the content of a deployable
 FUNCTION = 'function'
-#: stored as the boot of a deployable whose card was missing, and differs from every boot: the image
-#: is lost. The first report after the card's return may lack its regions, or may show them as not
-#: programmable, so a later report must know of it.
+#: stored as the boot of a deployable whose card was missing, or whose lost image cannot be loaded
+#: now, and differs from every boot: the image is lost. The first report after the card's return may
+#: lack its regions, or may show them as not programmable, so a later report must know of it.
 PULLED = 'pulled'
 
 
@@ -159,6 +159,11 @@ class LostImages:
                         is_function_shown=part.uuid in self._shown,
                         lost_image=self._lost.get(part.uuid),
                     )
+
+
+def keep_loss(part: Deployable, image_uuid: str) -> None:
+    """Have the next report note the loss of an image again: it cannot be loaded now."""
+    part.bitstream_id, part.may_have_lost_image, part.boot_id = image_uuid, True, PULLED
 
 
 def _is_flash(row: Deployable) -> bool:

@@ -8,7 +8,7 @@ from oslo_log import log
 
 from cyborg import errors
 from cyborg.conductor.engine import arqs, tasks
-from cyborg.conductor.engine.lost_images import Emptied
+from cyborg.conductor.engine.lost_images import Emptied, keep_loss
 from cyborg.conductor.engine.unit_of_work import UnitOfWork
 from cyborg.db.sqlalchemy import arqs as arqs_db
 from cyborg.db.sqlalchemy import models
@@ -57,6 +57,9 @@ def program_again(unit: UnitOfWork, emptied: Iterable[Emptied]) -> None:
             continue
         why = _restore_image(unit, each, image, arq)
         if why is not None and arq is None:
+            # the requests do not name an image: only the deployable can keep it
+            keep_loss(each.part, image['bitstream_id'])
+            arqs.note_failed_load(unit, rows, why)
             continue
         arqs.move(unit, [row for row in rows if row.state == State.BOUND], Event.PROVISION)
         if why is not None:
@@ -79,8 +82,8 @@ def _restore_image(
 ) -> str | None:
     """Have a host load an image that running servers use. Returns why it cannot, or None.
 
-    If it cannot now, the next report tries again for a request that asks for the image. No error
-    is raised, because this report must be stored in any case."""
+    If it cannot now, the next report tries again. No error is raised, because this report must be
+    stored in any case."""
     try:
         with unit.session.begin_nested():
             tasks.program(unit, emptied.part, image, arq, emptied.holders, even_disabled=True)

@@ -144,6 +144,38 @@ def test_the_image_of_an_operator_is_loaded_again_for_requests_that_name_none(ho
     assert (task.kind, task.image) == (TaskKind.PROGRAM, {'bitstream_id': IMAGE})
 
 
+@pytest.mark.parametrize('content', [{'function': 'y'}, {}], ids=['shows it', 'never shows it'])
+def test_the_image_of_an_operator_is_loaded_again_when_it_can(host, content):
+    def region(content):
+        return device('fpga', deployable('part', 'a', 'b', is_programmable=True, content=content))
+
+    def withhold(why):
+        with host.db.writer() as session:
+            is_free = models.AttachHandle.arq_id.is_(None)
+            session.execute(sa.update(models.AttachHandle).where(is_free).values(withheld=why))
+
+    # given a server in a region with an image, which loses its power
+    loaded = {'function': 'x'} if content else {}
+    host.report(region(loaded), boot_id='first')
+    host.bind(host.request())
+    end_tasks(host, bitstream_id=IMAGE, bitstream_content=loaded or None)
+    # while the other handle of the region could not be cleaned
+    withhold(Withheld.QUARANTINED)
+    host.report(region(content), is_first=True, boot_id='second')
+    for _ in range(2):
+        assert open_kinds(host.report(region(content), boot_id='second')) == []
+    [why] = [each for each in host.all(models.ArqTransition.reason) if each and 'image' in each]
+    assert 'quarantine' in why
+    # when an operator has decided about that handle
+    withhold(None)
+    [task] = host.report(region(content), boot_id='second').tasks
+    # then the image is loaded
+    assert (task.kind, task.image) == (TaskKind.PROGRAM, {'bitstream_id': IMAGE})
+    host.finish(task, image_uuid=IMAGE, content=loaded)
+    assert host.states() == ['Bound']
+    assert open_kinds(host.report(region(loaded), boot_id='second')) == []
+
+
 # -- a loss that shows only in a later report --------------------------------------------------
 
 
