@@ -56,6 +56,12 @@ _IS_LOADED_BEFORE = (
     )
     .exists()
 )
+_UNDECIDED = orm.aliased(Task)
+_IS_OF_UNDECIDED_DEVICE = (
+    sa.select(_UNDECIDED.id)
+    .where(_UNDECIDED.device_uuid == Task.device_uuid, _UNDECIDED.state == TaskState.QUARANTINED)
+    .exists()
+)
 #: tasks that a host can perform now: a missing handle cannot be prepared. A handle is prepared and
 #: cleaned after the images of its region: one that is loaded later would lack the preparation, or
 #: stay in the region. It is cleaned after its release.
@@ -420,12 +426,13 @@ def end_all(
 
 
 def prune(session: orm.Session, before: datetime.datetime) -> None:
-    """Delete some old records."""
+    """Delete some old records. Those of a device with a failed clean-up about which no operator has
+    decided stay: they tell whether its regions were cleaned since."""
     ids = session.scalars(
         sa.select(Task.id)
         .where(
             Task.finished_at < before,
-            Task.state != TaskState.QUARANTINED,
+            ~_IS_OF_UNDECIDED_DEVICE,
             sa.or_(Task.decided_at.is_(None), Task.decided_at < before),
         )
         .order_by(Task.finished_at)

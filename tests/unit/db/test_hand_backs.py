@@ -165,6 +165,27 @@ def test_a_record_is_kept_as_long_after_its_decision_as_others_after_their_end(d
     assert prune(clock.now() + DAY) == 0
 
 
+def test_what_was_cleaned_after_an_undecided_clean_up_is_not_forgotten(db, region):
+    device, _ = region
+    with db.writer() as session:
+        failed = session.scalars(sa.select(models.Task)).one()
+        failed.is_alone, failed.finished_at = True, clock.now() - 2 * DAY
+        session.add(
+            models.Task(
+                kind='clean',
+                state='done',
+                hostname='compute1',
+                device_uuid=device,
+                deployable_uuid=failed.deployable_uuid,
+                is_alone=True,
+                finished_at=clock.now() - DAY,
+            )
+        )
+        region_id = session.scalars(sa.select(models.Deployable.id)).one()
+        tasks.prune(session, clock.now())
+        assert not tasks.is_clean_up_due(session, [region_id])
+
+
 def test_records_outlive_their_device(db, region):
     device, handles = region
     with db.writer() as session:
