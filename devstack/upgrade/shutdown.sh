@@ -18,4 +18,5 @@ source "$CYBORG_DEVSTACK_DIR/lib/cyborg"
 set -o xtrace
 
 stop_cyborg
-ensure_services_stopped cyborg-api cyborg-conductor cyborg-agent
+# Grenade looks for units of these names.
+ensure_services_stopped cyborg-api cyborg-cond cyborg-agent

@@ -26,4 +26,5 @@ upgrade_project cyborg "$CYBORG_DEVSTACK_DIR/upgrade" \
 migrate_cyborg
 check_cyborg
 start_cyborg
-ensure_services_started cyborg-api cyborg-conductor cyborg-agent
+# Grenade looks for units of these names.
+ensure_services_started cyborg-api cyborg-cond cyborg-agent

@@ -91,7 +91,7 @@ def test_the_old_services_are_stopped(grenade):
     assert done.returncode == 0, done.stderr
     stopped = [call.split()[1] for call in grenade.calls if call.startswith('stop_process')]
     assert sorted(stopped) == ['cyborg-agent', 'cyborg-api', 'cyborg-cond']
-    assert grenade.calls[-1] == 'ensure_services_stopped cyborg-api cyborg-conductor cyborg-agent'
+    assert grenade.calls[-1] == 'ensure_services_stopped cyborg-api cyborg-cond cyborg-agent'
 
 
 @pytest.mark.parametrize('status', [0, 1])
@@ -104,7 +104,7 @@ def test_the_new_release_is_installed_migrated_checked_and_started(grenade, stat
         f'setup_develop {DEVSTACK.parent}',
         f'cyborg-dbsync {config} upgrade',
         f'cyborg-status {config} upgrade check',
-        'ensure_services_started cyborg-api cyborg-conductor cyborg-agent',
+        'ensure_services_started cyborg-api cyborg-cond cyborg-agent',
     ]
     assert [call for call in grenade.calls if call in wanted] == wanted
     started = [call.split()[1] for call in grenade.calls if call.startswith('run_process')]
@@ -123,7 +123,19 @@ def test_resources_are_made_looked_for_and_deleted(grenade):
     for action in ('create', 'verify', 'verify_noapi', 'verify', 'destroy'):
         done = grenade.script('resources.sh', action)
         assert done.returncode == 0, done.stderr
-    assert grenade.script('resources.sh', 'dance').returncode != 0
+
+
+@pytest.mark.parametrize('phase', ['early_create', 'verify_api'])
+def test_phases_without_resources_pass(grenade, phase):
+    grenade.command('curl', 'exit 22')
+    assert grenade.script('resources.sh', phase).returncode == 0
+
+
+def test_grenade_goes_on_after_a_forced_deletion_that_fails(grenade):
+    assert grenade.script('resources.sh', 'create').returncode == 0
+    grenade.command('curl', 'exit 22')
+    assert grenade.script('resources.sh', 'destroy').returncode != 0
+    assert grenade.script('resources.sh', 'force_destroy').returncode == 0
 
 
 def test_a_resource_that_did_not_survive_is_noticed(grenade):
