@@ -95,40 +95,53 @@ class Waiter:
 
         self._wait(is_over, f'the bind of {", ".join(uuids)}', begin)
 
-    def program(self, context: RequestContext, started: objects.Deployable) -> objects.Deployable:
-        """Returns the deployable when its image is loaded or the time is up; its
-        ``is_programming`` is then true. Raises ProgramFailed if the image was not loaded."""
-        begin, seen = self._clock.monotonic(), started
+    def program(
+        self, context: RequestContext, uuid: str, image_uuid: str
+    ) -> tuple[objects.Deployable, bool]:
+        """Load an image. Returns the deployable when the image is loaded or the time is up, and
+        whether it is loaded. Raises ProgramFailed if it was not loaded."""
+        begin = self._clock.monotonic()
+        started = seen = self._conductor.program_deployable(context, uuid, image_uuid)
+        is_loaded = not started.is_programming
 
         def is_over() -> bool:
-            nonlocal seen
-            try:
-                seen = self._conductor.get_deployable(context, started.uuid)
-            except errors.DeployableNotFound as error:
-                raise errors.ProgramFailed(
-                    uuid=started.uuid, why='it was removed meanwhile.'
-                ) from error
-            return self._is_programmed(context, seen, started)
+            nonlocal seen, is_loaded
+            # only one call: each may take as long as its own limit
+            if seen.program_task_uuid != started.program_task_uuid:
+                # the deployable tells of an image that somebody had loaded since
+                is_loaded = self._is_programmed(context, started)
+            else:
+                seen = self._seen(context, started)
+                is_loaded = not seen.is_programming and (
+                    seen.program_task_uuid == started.program_task_uuid
+                )
+            return is_loaded
 
-        self._wait(is_over, f'the programming of {started.uuid}', begin)
+        self._wait(is_over, f'the programming of {uuid}', begin)
+        return seen, is_loaded
+
+    def _seen(self, context: RequestContext, started: objects.Deployable) -> objects.Deployable:
+        """Returns the deployable as it is. Raises ProgramFailed if the image was not loaded."""
+        try:
+            seen: objects.Deployable = self._conductor.get_deployable(context, started.uuid)
+        except errors.DeployableNotFound as error:
+            raise errors.ProgramFailed(
+                uuid=started.uuid, why='it was removed meanwhile.'
+            ) from error
+        is_of_started = seen.program_task_uuid == started.program_task_uuid
+        if is_of_started and not seen.is_programming and seen.program_error is not None:
+            raise errors.ProgramFailed(uuid=seen.uuid, why=seen.program_error)
         return seen
 
-    def _is_programmed(
-        self, context: RequestContext, seen: objects.Deployable, started: objects.Deployable
-    ) -> bool:
-        """Returns whether the requested image is loaded, or was. Raises ProgramFailed if that has
-        failed."""
-        if seen.program_task_uuid != started.program_task_uuid:
-            # the deployable tells of an image that somebody had loaded since
-            try:
-                return bool(self._conductor.is_programmed(context, started.program_task_uuid))
-            except errors.IncompatibleRelease as error:
-                raise errors.ProgramFailed(
-                    uuid=seen.uuid, why='another image was loaded before the result could be read.'
-                ) from error
-        if not seen.is_programming and seen.program_error is not None:
-            raise errors.ProgramFailed(uuid=seen.uuid, why=seen.program_error)
-        return not seen.is_programming
+    def _is_programmed(self, context: RequestContext, started: objects.Deployable) -> bool:
+        """Returns whether the image was loaded, although another one may be there now. Raises
+        ProgramFailed if that has failed."""
+        try:
+            return bool(self._conductor.is_programmed(context, started.program_task_uuid))
+        except errors.IncompatibleRelease as error:
+            raise errors.ProgramFailed(
+                uuid=started.uuid, why='another image was loaded before the result could be read.'
+            ) from error
 
     def _wait(self, is_over: Callable[[], bool], what: str, begin: float | None) -> None:
         """Call ``is_over`` until it returns True or the time is up. Returns at once if too many

@@ -54,8 +54,6 @@ class Deployables(base.Collection):
         self, request: Request, uuid: str, image: deployables.Image
     ) -> dict[str, Any] | Unfinished:
         uuid = validation.uuid(uuid, 'The deployable')
-        started = self.conductor.program_deployable(request.context, uuid, image.image_uuid)
-        seen = self.waiter.program(request.context, started)
+        seen, is_loaded = self.waiter.program(request.context, uuid, image.image_uuid)
         shown = self.as_document(seen, request)
-        is_unfinished = seen.is_programming and seen.program_task_uuid == started.program_task_uuid
-        return Unfinished(shown) if is_unfinished else shown
+        return shown if is_loaded else Unfinished(shown)
