@@ -145,6 +145,11 @@ class Guard:
             lambda: [task for task in tasks if not self._driver.is_attached(task.handle)],
         )
 
+    @property
+    def can_program(self) -> bool:
+        """Whether the driver loads images at all."""
+        return type(self._driver).program is not Driver.program
+
     def program(
         self, card: str, deployable: str, image: Path, properties: Mapping[str, str] | None = None
     ) -> None:

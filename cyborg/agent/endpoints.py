@@ -116,8 +116,9 @@ class OsAccEndpoint:
     ) -> list[objects.Arq]:
         """Call the conductor, and read the image of the server from Glance if it asks for that.
 
-        A host without [glance] programs nothing, so the image is not read there. A conductor of the
-        previous release does not know whether it must be.
+        A host without [glance], or without a driver that loads images, programs nothing, so the
+        image is not read there. On others a conductor says whether it must be; one of the previous
+        release does not know.
         """
         ask = functools.partial(
             self._conductor.plug_instance,
@@ -129,7 +130,8 @@ class OsAccEndpoint:
         )
         with _outcome():
             try:
-                may_ask = self._bitstreams.has_glance and instance.get('image_uuid')
+                can_program = self._bitstreams.has_glance and self._inventory.can_program
+                may_ask = can_program and instance.get('image_uuid')
                 return ask(image_request=None if may_ask else {})
             except (errors.ServerImageUnread, errors.IncompatibleRelease):
                 wish = self._bitstreams.vm_image_request(

@@ -94,6 +94,8 @@ class Inventory:
         #: set when a round has published what the drivers found
         self.is_ready = threading.Event()
         self.readiness = Readiness(guard.name for guard in guards)
+        #: whether a card of this host may be programmed
+        self.can_program = any(guard.can_program for guard in guards)
 
     # -- the thread ------------------------------------------------------------------------
 

@@ -246,11 +246,15 @@ def test_while_glance_is_away_the_outcome_is_open_and_nothing_is_held(cloud, mon
     assert cloud.arqs() == []
 
 
+def call_conductors_as_older(agent, monkeypatch):
+    """It then calls them as if they were of the previous release."""
+    choice = agent.worker._conductor._client._choice
+    monkeypatch.setattr(choice, '_newest', lambda: manifests.OLDEST)
+
+
 @pytest.fixture
 def older(cloud, monkeypatch):
-    """The agent calls conductors as if they were of the previous release."""
-    choice = cloud.agent().worker._conductor._client._choice
-    monkeypatch.setattr(choice, '_newest', lambda: manifests.OLDEST)
+    call_conductors_as_older(cloud.agent(), monkeypatch)
 
 
 def test_an_older_conductor_plugs_servers_whose_image_asks_for_nothing(cloud, older):
@@ -266,6 +270,24 @@ def test_an_older_conductor_does_not_ignore_what_an_image_asks_for(cloud, older,
     with pytest.raises(os_acc.CyborgAgentUnavailable, match='when all are upgraded'):
         plug(cloud, FPGA, instance)
     assert cloud.arqs() == []
+
+
+@pytest.fixture(scope='module')
+def plain_host(cloud_of_many):
+    """A host with no driver that loads images."""
+    return cloud_of_many.host('compute2')
+
+
+def test_a_host_that_programs_nothing_needs_no_glance_beside_an_older_conductor(
+    cloud, plain_host, monkeypatch
+):
+    """Else it would read each server's image until all conductors are upgraded."""
+    call_conductors_as_older(cloud.agent('compute2'), monkeypatch)
+    os_acc.initialize(cloud.standalone.conf, host='compute2', transport=cloud.standalone.transport)
+    monkeypatch.setattr(os_acc, '_link', os_acc._link._replace(call_timeout=1))
+    image, provider = vm_image(cloud), cloud.rp('compute2')
+    cloud.glance.refuses = 503
+    assert os_acc.plug(server(image), {'uuid': provider}, FPGA)
 
 
 def test_a_host_without_glance_does_not_read_images(cloud, monkeypatch):

@@ -137,6 +137,18 @@ def test_a_driver_for_which_no_thread_can_be_started_fails_alone(monkeypatch, re
         assert "can't start new thread" in states[0].error
 
 
+class Programming(Healthy):
+    name = 'programming'
+
+    def program(self, deployable, image, properties):
+        pass
+
+
+def test_what_only_refuses_to_load_images_is_known():
+    assert guard(Programming()).can_program
+    assert not guard(Healthy()).can_program
+
+
 def test_while_a_look_hangs_no_other_is_begun():
     hanging = Hanging()
     guarded = guard(hanging)
