@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 
+import certifi
 import pytest
 import requests
 
@@ -36,7 +37,8 @@ else:
 waitress.serve(module.application, listen=f'127.0.0.1:{port}')
 """
 #: the users of their images
-KOLLA, OPENSTACK_HELM = 42483, 42424
+KOLLA = RHOSO = 42483
+OPENSTACK_HELM = 42424
 #: what fluentd of kolla-ansible parses: oslo.log's own form
 LINE = re.compile(r'^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \d+ [A-Z]+ [\w.]+ \[')
 
@@ -59,7 +61,7 @@ class Tool:
     def __exit__(self, *exception):
         self._stack.close()
 
-    def write(self, name, directory=None):
+    def write(self, name, directory=None, log_file=None):
         """Write a file where services look without being told; /etc/cyborg is not ours."""
         return deployers.write(
             name,
@@ -69,6 +71,7 @@ class Tool:
             database=f'sqlite:///{self.directory}/cyborg.db',
             keystone=KEYSTONE,
             port=str(self.port),
+            log_file=f'log_file = {log_file}' if log_file else '',
         )
 
     def use_user(self, user):
@@ -157,7 +160,8 @@ def is_connected(tool, process):
 
 def test_the_services_run_as_kolla_ansible_runs_them(tool):
     # given the files of its role, and its bootstrap container
-    conf = tool.write('kolla-ansible/cyborg.conf')
+    tool.write('kolla-ansible/cyborg.conf', log_file='cyborg-api.log')
+    conf = tool.write('kolla-ansible/cyborg.conf', tool.directory / 'others')
     for name in ('api-paste.ini', 'policy.json'):
         tool.write(f'kolla-ansible/{name}')
     tool.use_user(KOLLA)
@@ -173,8 +177,8 @@ def test_the_services_run_as_kolla_ansible_runs_them(tool):
     assert_the_api_answers(tool, api)
     assert_they_run(tool, *others)
     # and write where fluentd reads, and in its form
-    logs = [tool.directory / f'log/kolla/cyborg/{name}.log' for name in map(name_of, others)]
-    for log in logs:
+    for name in ('cyborg-api', *(process.name for process in others)):
+        log = tool.directory / f'log/kolla/cyborg/{name}.log'
         assert LINE.match(log.read_text()), log
     # and tell of options that have another name now
     said = tool.said()
@@ -184,10 +188,6 @@ def test_the_services_run_as_kolla_ansible_runs_them(tool):
     for process in others:
         titles = [pathlib.Path(f'/proc/{pid}/cmdline').read_bytes() for pid in process.workers]
         assert all(process.name.encode() in title for title in titles)
-
-
-def name_of(process):
-    return process.name
 
 
 def test_the_services_run_as_openstack_helm_runs_them(tool):
@@ -215,11 +215,15 @@ def test_the_services_run_as_openstack_helm_runs_them(tool):
 
 def test_the_services_run_as_the_operator_of_rhoso_runs_them(tool):
     # given a directory of files for each service, and for dbsync one with the database alone
-    migrations, etc = tool.directory / 'dbsync.conf.d', tool.home / '.cyborg/cyborg.conf.d'
+    migrations, etc = tool.directory / 'dbsync.conf.d', tool.directory / 'conductor.conf.d'
     tool.write('rhoso/dbsync.conf', migrations)
+    tool.write('rhoso/00-default.conf', etc)
+    log = tool.directory / 'log/cyborg-api.log'
+    tool.write('rhoso/00-default.conf', tool.home / '.cyborg/cyborg.conf.d', log_file=log)
+    shutil.copy(certifi.where(), tool.directory / 'tls-ca-bundle.pem')
+    tool.use_user(RHOSO)
     migrated = tool.run('cyborg-dbsync', '--config-dir', migrations, 'upgrade')
     assert migrated.returncode == 0, migrated.stderr
-    tool.write('rhoso/00-default.conf', etc)
     # when Apache loads the API as a file, with the paste file of the image
     import cyborg.wsgi
 
@@ -229,6 +233,8 @@ def test_the_services_run_as_the_operator_of_rhoso_runs_them(tool):
     # then they run
     assert_the_api_answers(tool, api)
     assert_they_run(tool, conductor)
+    # and the file that is shown beside the API has what it says
+    assert LINE.match(log.read_text())
 
 
 def test_the_api_runs_in_a_server_that_keeps_its_own_arguments(tool):
