@@ -30,6 +30,10 @@ PROFILES = {
         {'resources:VGPU': '1'},
         {'resources:CUSTOM_QAT': '1', 'accel:attach_target': 'none'},
     ],
+    'offloaded': [
+        {'resources:VGPU': '1'},
+        {'resources:CUSTOM_QAT': '1', 'accel:attach_target': 'host'},
+    ],
 }
 
 
@@ -81,8 +85,9 @@ def test_servers_with_different_profiles_are_built_side_by_side(cloud):
     cloud.settle()
 
 
-def test_a_server_runs_beside_a_device_that_is_not_attached_to_it(cloud):
-    server = cloud.wait(cloud.boot('beside'))
+@pytest.mark.parametrize('profile', ['beside', 'offloaded'])
+def test_a_server_runs_beside_a_device_that_is_not_attached_to_it(cloud, profile):
+    server = cloud.wait(cloud.boot(profile))
     types = [each['attach_handle_type'] for each in cloud.arqs(instance=server.id)]
     assert sorted(types) == ['MDEV', 'TEST_PCI']
     accelerators = cloud.accelerators(server)

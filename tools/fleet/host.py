@@ -27,6 +27,7 @@ class FleetDriver:
     """A driver with cards in memory, whose number can be changed."""
 
     name = DRIVER
+    can_program = False
 
     def __init__(self, count: int) -> None:
         self.count = count
