@@ -57,10 +57,9 @@ _IS_LOADED_BEFORE = (
     .exists()
 )
 _UNDECIDED = orm.aliased(Task)
-_IS_OF_UNDECIDED_DEVICE = (
-    sa.select(_UNDECIDED.id)
-    .where(_UNDECIDED.device_uuid == Task.device_uuid, _UNDECIDED.state == TaskState.QUARANTINED)
-    .exists()
+#: (not correlated: SQLite would search all records of its device for each record)
+_UNDECIDED_DEVICES = sa.select(_UNDECIDED.device_uuid).where(
+    _UNDECIDED.state == TaskState.QUARANTINED
 )
 #: tasks that a host can perform now: a missing handle cannot be prepared. A handle is prepared and
 #: cleaned after the images of its region: one that is loaded later would lack the preparation, or
@@ -432,7 +431,7 @@ def prune(session: orm.Session, before: datetime.datetime) -> None:
         sa.select(Task.id)
         .where(
             Task.finished_at < before,
-            ~_IS_OF_UNDECIDED_DEVICE,
+            Task.device_uuid.not_in(_UNDECIDED_DEVICES),
             sa.or_(Task.decided_at.is_(None), Task.decided_at < before),
         )
         .order_by(Task.finished_at)
