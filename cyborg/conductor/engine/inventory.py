@@ -299,18 +299,20 @@ def _withhold_doubles(row: Device) -> None:
         for handle in part.attach_handles
         if (address := iommu_groups.function_of(handle)) is not None
     ]
-    held = {
-        address: handle.deployable
-        for address, handle in handles
-        if handle.arq_id is not None or handle.withheld not in (None, Withheld.PROGRAMMING)
-    }
+    held: dict[str, Deployable] = {}
+    # a new one is withheld, too, while the region is cleaned
+    for address, handle in sorted(handles, key=_by_right):
+        if handle.arq_id is not None or handle.withheld not in (None, Withheld.PROGRAMMING):
+            held.setdefault(address, handle.deployable)
     for address, handle in handles:
-        if (
-            handle.arq_id is None
-            and handle.withheld in (None, Withheld.PROGRAMMING)
-            and held.get(address, handle.deployable) is not handle.deployable
-        ):
+        if handle.arq_id is None and held.get(address, handle.deployable) is not handle.deployable:
             _set(handle, is_missing=True)
+
+
+def _by_right(known: tuple[str, Handle]) -> tuple[bool, bool, int]:
+    """Sorts the handles of one function: held ones first, then by age."""
+    _, handle = known
+    return handle.arq_id is None, handle.id is None, handle.id or 0
 
 
 def _with_parents(parts: Sequence[Deployable]) -> list[Deployable]:
