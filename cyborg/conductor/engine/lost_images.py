@@ -7,7 +7,8 @@ image is loaded again for the next request that asks for it.
 """
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 from cyborg import objects
 from cyborg.conductor.engine.tasks import region_of
@@ -21,6 +22,8 @@ FUNCTION = 'function'
 #: now, and differs from every boot: the image is lost. The first report after the card's return may
 #: lack its regions, or may show them as not programmable, so a later report must know of it.
 PULLED = 'pulled'
+#: columns that tell of the image of a deployable
+_IMAGE = ('bitstream_id', 'bitstream_content', 'bitstream_facts')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,8 +39,13 @@ class Emptied:
     may_have_lost_image: bool
     #: whether the report shows its function. A driver cannot read it while a guest uses the device.
     is_function_shown: bool
-    #: the image that it had until then
-    lost_image: str | None
+    #: the columns that told of its image until then
+    lost: Mapping[str, Any] | None
+
+    @property
+    def lost_image(self) -> str | None:
+        """The image that it had until then."""
+        return self.lost['bitstream_id'] if self.lost else None
 
 
 class LostImages:
@@ -46,8 +54,8 @@ class LostImages:
     def __init__(self) -> None:
         #: reported deployables, by uuid, that may have lost their image when the report arrived
         self._suspected: set[str] = set()
-        #: deployable, by uuid -> the image that it has lost with its power
-        self._lost: dict[str, str] = {}
+        #: deployable, by uuid -> the columns that told of the image that it lost with its power
+        self._lost: dict[str, Mapping[str, Any]] = {}
         #: deployables, by uuid, whose functions the report shows
         self._shown: set[str] = set()
 
@@ -127,7 +135,7 @@ class LostImages:
 
     def _note_loss(self, row: Deployable) -> None:
         if row.may_have_lost_image and row.bitstream_id:
-            self._lost[row.uuid] = row.bitstream_id
+            self._lost[row.uuid] = {name: getattr(row, name) for name in _IMAGE}
         row.may_have_lost_image = False
         _forget(row)
 
@@ -157,13 +165,21 @@ class LostImages:
                         holders,
                         may_have_lost_image=part.uuid in self._suspected,
                         is_function_shown=part.uuid in self._shown,
-                        lost_image=self._lost.get(part.uuid),
+                        lost=self._lost.get(part.uuid),
                     )
 
 
-def keep_loss(part: Deployable, image_uuid: str) -> None:
-    """Have the next report note the loss of an image again: it cannot be loaded now."""
-    part.bitstream_id, part.may_have_lost_image, part.boot_id = image_uuid, True, PULLED
+def keep_loss(part: Deployable, lost: Mapping[str, Any], *, is_awaited: bool) -> None:
+    """Have the next report note the loss of an image again: it cannot be loaded now.
+
+    If that report shows the content of the image, somebody else has loaded it, and it is not lost.
+    But requests that wait for the image need the task in any case.
+    """
+    for name in _IMAGE:
+        setattr(part, name, lost[name])
+    if is_awaited:
+        part.bitstream_content = None
+    part.may_have_lost_image, part.boot_id = True, PULLED
 
 
 def _is_flash(row: Deployable) -> bool:
@@ -173,4 +189,5 @@ def _is_flash(row: Deployable) -> bool:
 
 
 def _forget(row: Deployable) -> None:
-    row.bitstream_id = row.bitstream_content = row.bitstream_facts = None
+    for name in _IMAGE:
+        setattr(row, name, None)

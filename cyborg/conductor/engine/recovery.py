@@ -56,9 +56,11 @@ def program_again(unit: UnitOfWork, emptied: Iterable[Emptied]) -> None:
         if tasks_db.programming_of(unit.session, [each.part.uuid]):
             continue
         why = _restore_image(unit, each, image, arq)
+        if why is not None and each.lost is not None:
+            # requests that do not name an image need it also when those that do are gone
+            is_awaited = arq is not None or any(row.state == State.PROVISIONING for row in rows)
+            keep_loss(each.part, each.lost, is_awaited=is_awaited)
         if why is not None and arq is None:
-            # the requests do not name an image: only the deployable can keep it
-            keep_loss(each.part, image['bitstream_id'])
             arqs.note_failed_load(unit, rows, why)
             continue
         arqs.move(unit, [row for row in rows if row.state == State.BOUND], Event.PROVISION)

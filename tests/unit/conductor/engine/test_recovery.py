@@ -4,7 +4,7 @@
 import pytest
 import sqlalchemy as sa
 
-from cyborg import objects
+from cyborg import errors, objects
 from cyborg.conductor.engine import arqs
 from cyborg.conductor.engine.unit_of_work import transact
 from cyborg.db.sqlalchemy import models
@@ -144,36 +144,87 @@ def test_the_image_of_an_operator_is_loaded_again_for_requests_that_name_none(ho
     assert (task.kind, task.image) == (TaskKind.PROGRAM, {'bitstream_id': IMAGE})
 
 
+def region_of_two(content):
+    return device('fpga', deployable('part', 'a', 'b', is_programmable=True, content=content))
+
+
+def withhold(host, why):
+    """Withhold the handles that nobody holds."""
+    with host.db.writer() as session:
+        is_free = models.AttachHandle.arq_id.is_(None)
+        session.execute(sa.update(models.AttachHandle).where(is_free).values(withheld=why))
+
+
 @pytest.mark.parametrize('content', [{'function': 'y'}, {}], ids=['shows it', 'never shows it'])
 def test_the_image_of_an_operator_is_loaded_again_when_it_can(host, content):
-    def region(content):
-        return device('fpga', deployable('part', 'a', 'b', is_programmable=True, content=content))
-
-    def withhold(why):
-        with host.db.writer() as session:
-            is_free = models.AttachHandle.arq_id.is_(None)
-            session.execute(sa.update(models.AttachHandle).where(is_free).values(withheld=why))
-
     # given a server in a region with an image, which loses its power
     loaded = {'function': 'x'} if content else {}
-    host.report(region(loaded), boot_id='first')
+    host.report(region_of_two(loaded), boot_id='first')
     host.bind(host.request())
     end_tasks(host, bitstream_id=IMAGE, bitstream_content=loaded or None)
     # while the other handle of the region could not be cleaned
-    withhold(Withheld.QUARANTINED)
-    host.report(region(content), is_first=True, boot_id='second')
+    withhold(host, Withheld.QUARANTINED)
+    host.report(region_of_two(content), is_first=True, boot_id='second')
     for _ in range(2):
-        assert open_kinds(host.report(region(content), boot_id='second')) == []
+        assert open_kinds(host.report(region_of_two(content), boot_id='second')) == []
     [why] = [each for each in host.all(models.ArqTransition.reason) if each and 'image' in each]
     assert 'quarantine' in why
     # when an operator has decided about that handle
-    withhold(None)
-    [task] = host.report(region(content), boot_id='second').tasks
+    withhold(host, None)
+    [task] = host.report(region_of_two(content), boot_id='second').tasks
     # then the image is loaded
     assert (task.kind, task.image) == (TaskKind.PROGRAM, {'bitstream_id': IMAGE})
     host.finish(task, image_uuid=IMAGE, content=loaded)
     assert host.states() == ['Bound']
-    assert open_kinds(host.report(region(loaded), boot_id='second')) == []
+    assert open_kinds(host.report(region_of_two(loaded), boot_id='second')) == []
+
+
+def test_the_image_of_an_operator_is_not_loaded_once_more_if_it_is_there(host):
+    # given an image that was lost, and cannot be loaded now
+    host.report(region_of_two({'function': 'x'}), boot_id='first')
+    host.bind(host.request())
+    end_tasks(host, bitstream_id=IMAGE, bitstream_content={'function': 'x'})
+    withhold(host, Withheld.QUARANTINED)
+    host.report(region_of_two({'function': 'y'}), is_first=True, boot_id='second')
+    # when somebody else loads it
+    assert open_kinds(host.report(region_of_two({'function': 'x'}), boot_id='second')) == []
+    withhold(host, None)
+    # then it is not loaded under the server
+    assert open_kinds(host.report(region_of_two({'function': 'x'}), boot_id='second')) == []
+    assert host.all(models.Deployable.bitstream_id) == [IMAGE]
+    assert host.states() == ['Bound']
+
+
+@pytest.mark.parametrize('shown', ['y', 'x'], ids=['lost', 'loaded by somebody else'])
+def test_a_lost_image_is_loaded_again_when_the_request_that_asked_for_it_is_gone(host, shown):
+    def report(function, **facts):
+        return host.report(region_of_three({'function': function}), **facts)
+
+    def region_of_three(content):
+        part = deployable('part', 'a', 'b', 'c', is_programmable=True, content=content)
+        return device('fpga', part)
+
+    # given two servers that use an image, which one of them has asked for
+    report('x', boot_id='first')
+    asking = host.request(GROUP)
+    host.bind(asking)
+    facts = {'visibility': 'public'}
+    end_tasks(host, bitstream_id=IMAGE, bitstream_content={'function': 'x'}, bitstream_facts=facts)
+    host.bind(host.request(), server=OTHER_SERVER)
+    end_tasks(host)
+    # when it is lost, and cannot be loaded now
+    withhold(host, Withheld.QUARANTINED)
+    report('y', is_first=True, boot_id='second')
+    assert host.states() == ['Provisioning', 'Provisioning']
+    # and the one that has asked for it goes
+    with transact(host.db, CAUSE) as unit:
+        arqs.delete(unit, ADMIN, [asking], even_bound=True)
+    withhold(host, None)
+    # then the other gets it
+    [task] = report(shown, boot_id='second').tasks
+    assert (task.kind, task.image) == (TaskKind.PROGRAM, {'bitstream_id': IMAGE})
+    host.finish(task, image_uuid=IMAGE, content={'function': 'x'})
+    assert host.states() == ['Bound']
 
 
 # -- a loss that shows only in a later report --------------------------------------------------
@@ -579,3 +630,31 @@ def test_the_image_of_a_shared_region_is_loaded_again(host, flash, held, is_pull
     assert len(host.all(models.AttachHandle.id)) == 2
     assert host.all(models.AttachHandle.is_missing) == [False, False]
     assert host.all(models.AttachHandle.withheld) == [None, None]
+
+
+@pytest.mark.parametrize(
+    'flash, provider',
+    [(shared_region(first='1', second='2'), 'first'), (shared_region(above='12'), 'region')],
+    ids=['other accelerators', 'a blank region'],
+)
+def test_a_function_that_a_server_has_is_not_offered_when_the_region_is_clean(
+    host, flash, provider
+):
+    before = shared_region(third='12')
+    for part in (*before.deployables, *flash.deployables):
+        for each in part.attach_handles:
+            each.cleaning = 'full'
+    # given two servers, one of which gives its function back
+    host.report(before)
+    given_back = host.request()
+    host.bind(host.request(), provider='third')
+    host.bind(given_back, provider='third', server=OTHER_SERVER)
+    with transact(host.db, CAUSE) as unit:
+        arqs.unbind(unit, ADMIN, [given_back])
+    # when the card loses its power before that is clean
+    [task] = host.report(flash, is_first=True).tasks
+    assert task.kind == TaskKind.CLEAN
+    host.finish(task)
+    # then the other function is not offered, under whatever name
+    with pytest.raises(errors.NoFreeHandle):
+        host.bind(host.request(), provider=provider, server=OTHER_SERVER)
