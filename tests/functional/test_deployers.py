@@ -71,7 +71,7 @@ class Tool:
             database=f'sqlite:///{self.directory}/cyborg.db',
             keystone=KEYSTONE,
             port=str(self.port),
-            log_file=f'log_file = {log_file}' if log_file else '',
+            log_file=log_file,
         )
 
     def use_user(self, user):
