@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from cyborg.db.sqlalchemy import models, tasks
 from cyborg.objects import Decision, TaskState, Withheld
 from cyborg.objects.arq_states import Event, State
+from cyborg.takeover.handles import quarantine
 from cyborg.takeover.import_run import ImportRun, stamps
 from cyborg.takeover.profiles import Group
 from cyborg.takeover.source import Content, Row
@@ -49,21 +50,37 @@ def import_arqs(
     for row in run.content['extended_accelerator_requests']:
         is_there, mine = run.present('request', models.ExtArq, row)
         if is_there:
-            _compare(run, row, mine)
+            _compare(run, row, mine, handles.get(row['attach_handle_id']))
             _complete(run, row, mine)
         else:
             profile = profiles.get(row['device_profile_id'])
             _arq(run, row, profile, handles.get(row['attach_handle_id']))
 
 
-def _compare(run: ImportRun, row: Row, mine: models.ExtArq | None) -> None:
-    """Note that a request has changed there since it was imported."""
+def _compare(
+    run: ImportRun, row: Row, mine: models.ExtArq | None, handle: models.AttachHandle | None
+) -> None:
+    """Note that a request has changed there since it was imported. If it was bound there, no other
+    request must get its handle here."""
     before = run.known.get(('request', row['uuid']))
-    if before is not None and before.state != row['state'] and mine is not None:
+    if before is None or before.state == row['state']:
+        return
+    if mine is not None:
         run.note(
             f'Request {row["uuid"]} was {before.state} when it was imported, and is '
             f'{row["state"]} in the upstream database now; here it stays {mine.state}. Only '
             'one of the services may run.'
+        )
+    if row['state'] != State.BOUND or handle is None:
+        return
+    used = f'Server {row["instance_uuid"]} has it by request {row["uuid"]} of the upstream service.'
+    if handle.is_unused:
+        quarantine(run, handle, handle.deployable, used)
+        before.state = row['state']  # else an import after the clean-up would withhold it again
+    elif handle.arq is not None and handle.arq.uuid != row['uuid']:
+        run.note(
+            f'Attach handle {handle.uuid} is held by request {handle.arq.uuid} here. {used} Stop '
+            'one of the two servers.'
         )
 
 

@@ -76,7 +76,8 @@ def _handle(
         }
     )
     if row['in_use'] and not is_held:
-        _quarantine(run, mine, part)
+        why = 'The upstream service marked it as in use, and no bound request holds it.'
+        quarantine(run, mine, part, why)
     return mine
 
 
@@ -107,9 +108,10 @@ def _new_handle(row: Row, part: models.Deployable, info: dict[str, str]) -> mode
     )
 
 
-def _quarantine(run: ImportRun, handle: models.AttachHandle, part: models.Deployable) -> None:
+def quarantine(
+    run: ImportRun, handle: models.AttachHandle, part: models.Deployable, why: str
+) -> None:
     """Withhold a handle until an operator has it cleaned."""
-    why = 'The upstream service marked it as in use, and no bound request holds it.'
     handle.withheld = Withheld.QUARANTINED
     run.session.add(
         models.Task(
@@ -119,13 +121,13 @@ def _quarantine(run: ImportRun, handle: models.AttachHandle, part: models.Deploy
             device_uuid=part.device.uuid,
             deployable_uuid=part.uuid,
             handle_uuid=handle.uuid,
+            generation=handle.generation,
             attempts=1,
             error=why,
             finished_at=clock.now(),
         )
     )
     run.note(
-        f'Attach handle {handle.uuid} on {part.device.hostname} is marked as in use, but no '
-        'bound request holds it: it is quarantined. When no server uses it, run cyborg-manage '
-        f'handle clean {handle.uuid}.'
+        f'Attach handle {handle.uuid} on {part.device.hostname} is quarantined. {why} When no '
+        f'server uses it, run cyborg-manage handle clean {handle.uuid}.'
     )

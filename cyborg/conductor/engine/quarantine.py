@@ -18,7 +18,6 @@ _REPEATED = (
     'device_uuid',
     'deployable_uuid',
     'handle_uuid',
-    'generation',
     'arq_uuid',
     'instance_uuid',
     'project_id',
@@ -41,6 +40,7 @@ def clean_again(unit: UnitOfWork, handle_uuid: str, device_uuid: str | None = No
     tasks_db.note_decision(failed, TaskState.FAILED, Decision.CLEAN, unit.actor)
     task = Task(
         request_id=unit.request_id,
+        generation=handle.generation,
         is_alone=handle.deployable_id in tasks.idle_parts(unit, [handle]),
         **{name: getattr(failed, name) for name in _REPEATED},
     )

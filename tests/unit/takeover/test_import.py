@@ -284,7 +284,7 @@ def test_handles_that_are_new_after_a_report_become_those_at_their_place(db, ups
 
 def test_a_handle_in_use_without_a_request_is_quarantined(db, upstream, take_over):
     upstream.execute('UPDATE attach_handles SET in_use = 1 WHERE id = 9')
-    [note] = note_about(take_over(), 'marked as in use')
+    [note] = note_about(take_over(), 'marked it as in use')
     assert only(db, models.AttachHandle, withheld=Withheld.QUARANTINED).uuid in note
     assert only(db, models.Task).state == 'quarantined'
 
@@ -317,6 +317,67 @@ def test_a_new_handle_whose_request_was_bound_after_its_import_is_quarantined(
         handle,
     )
     assert note_about(take_over(), made('handle'), 'is quarantined')
+
+
+@pytest.fixture
+def free_handle(upstream):
+    """The number of a handle, and a request that is imported before the upstream service binds it
+    to the handle."""
+    handle = upstream.add_handle(made('handle'), 1, CARD)
+    upstream.add(
+        'extended_accelerator_requests',
+        uuid=made('arq'),
+        project_id='p',
+        state='Initial',
+        substate='Initial',
+        device_profile_id=1,
+        device_profile_group_id=0,
+    )
+
+    def bind():
+        upstream.execute('UPDATE attach_handles SET in_use = 1 WHERE id = ?', handle)
+        upstream.execute(
+            "UPDATE extended_accelerator_requests SET state = 'Bound', attach_handle_id = ?, "
+            'instance_uuid = ? WHERE uuid = ?',
+            handle,
+            made('server'),
+            made('arq'),
+        )
+
+    return bind
+
+
+def test_a_handle_whose_request_was_bound_after_its_import_is_quarantined(
+    db, upstream, take_over, free_handle
+):
+    take_over()
+    free_handle()
+    [note] = note_about(take_over(), made('handle'))
+    assert made('server') in note and 'is quarantined' in note
+    assert only(db, models.AttachHandle, uuid=made('handle')).withheld == Withheld.QUARANTINED
+    # when an operator has offered it again, a further import leaves it so
+    with db.writer() as session:
+        session.execute(sa.update(models.AttachHandle).values(withheld=None))
+    assert not note_about(take_over(), made('handle'))
+    assert only(db, models.AttachHandle, uuid=made('handle')).withheld is None
+
+
+def test_a_handle_that_both_services_have_bound_is_told(db, upstream, take_over, free_handle):
+    take_over()
+    free_handle()
+    other = models.ExtArq(
+        uuid=made('mine'), state='Bound', device_profile_group_id=0, group={}, project_id='p'
+    )
+    with db.writer() as session:
+        session.add(other)
+        session.flush()
+        session.execute(
+            sa.update(models.AttachHandle)
+            .where(models.AttachHandle.uuid == made('handle'))
+            .values(arq_id=other.id)
+        )
+    [note] = note_about(take_over(), made('handle'))
+    assert made('mine') in note and made('server') in note and 'Stop one' in note
 
 
 def test_a_quarantined_handle_that_a_bound_request_holds_later_is_not_cleaned(
