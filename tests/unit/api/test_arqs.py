@@ -123,7 +123,12 @@ def test_a_server_is_resolved_when_all_its_requests_are(nova, conductor):
     answer = nova.get(url)
     assert answer.status_int == 423
     assert uuid(2) in fault(answer)
+    # a filter or a page does not hide it
+    for more in ('limit=1', 'state=Bound'):
+        assert nova.get(f'{url}&{more}').status_int == 423
     conductor.items['arqs'][1].state = 'BindFailed'
+    assert [each['uuid'] for each in nova.get(f'{url}&state=Bound').json['arqs']] == [uuid(1)]
+    assert [each['uuid'] for each in nova.get(f'{url}&limit=1').json['arqs']] == [uuid(1)]
     answer = nova.get(url)
     assert answer.status_int == 200
     assert len(answer.json['arqs']) == 2

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """/v2/accelerator_requests"""
 
+from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from cyborg import errors
+from cyborg import errors, objects
 from cyborg.api.controllers import base
 from cyborg.api.expose import action, expose, policy, since
 from cyborg.api.request import Request
 from cyborg.api.types import arqs, device_profiles, documents, rendering, validation
+from cyborg.context import RequestContext
 from cyborg.objects import arq_states
 
 PATCH = arqs.PatchMap()
@@ -24,13 +26,25 @@ class Arqs(base.Collection):
         """List requests, of one server or resolved ones if asked."""
         filters = query.filters()
         is_resolved = filters.pop('bind_state', None) is not None
-        if is_resolved and 'instance_uuid' not in filters:
+        instance = filters.get('instance_uuid')
+        if is_resolved and not instance:
             states = {filters['state']} if 'state' in filters else arq_states.RESOLVED
             filters['state'] = sorted(states & arq_states.RESOLVED)
-        body = self.page(request, query, self.conductor.list_arqs, filters)
-        if is_resolved and 'instance_uuid' in filters:
-            _refuse_unresolved(body[self.key])
-        return body
+        fetch = self._list_resolved if is_resolved and instance else self.conductor.list_arqs
+        return self.page(request, query, fetch, filters)
+
+    def _list_resolved(
+        self, context: RequestContext, filters: dict[str, Any], page: dict[str, Any]
+    ) -> Sequence[objects.Arq]:
+        """List requests of a server. Raises Locked if any of the server's is not resolved, also if
+        the filters or the page leave it out: a client that waits for a server needs all of them."""
+        mine = {'instance_uuid': filters['instance_uuid']}
+        found: Sequence[objects.Arq] = self.conductor.list_arqs(context, mine, {})
+        _refuse_unresolved(found)
+        is_whole = filters == mine and page.keys() == {'limit'}
+        return (
+            found[: page['limit']] if is_whole else self.conductor.list_arqs(context, filters, page)
+        )
 
     @expose(item)
     @policy('cyborg:arq:get_one')
@@ -119,9 +133,8 @@ class Arqs(base.Collection):
                 )
 
 
-def _refuse_unresolved(shown: list[dict[str, Any]]) -> None:
-    """Raises Locked if a request is not resolved: a client that waits for the requests of a server
-    needs all of them."""
-    open_ones = [arq['uuid'] for arq in shown if arq['state'] not in arq_states.RESOLVED]
+def _refuse_unresolved(found: Iterable[objects.Arq]) -> None:
+    """Raises Locked if a request is not resolved."""
+    open_ones = [arq.uuid for arq in found if arq.state not in arq_states.RESOLVED]
     if open_ones:
         raise errors.Locked(f'Not resolved yet: {", ".join(open_ones)}; ask again.')
