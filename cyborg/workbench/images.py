@@ -8,7 +8,11 @@ import pathlib
 import uuid
 from typing import Any
 
+from oslo_log import log
+
 from cyborg.sim import glance
+
+LOG = log.getLogger(__name__)
 
 #: bytes; the stand-in holds images in memory
 LARGEST = 256 * 2**20
@@ -92,7 +96,14 @@ class Images(glance.Glance):
         super().__init__()
         self._directory = directory
         for path in sorted(directory.glob('*.json')):
-            self.images[path.stem] = json.loads(path.read_text())
+            try:
+                facts = json.loads(path.read_text())
+            except ValueError:
+                LOG.warning(
+                    'The image in %s cannot be read: it is left out. Delete the file.', path
+                )
+                continue
+            self.images[path.stem] = facts
             data = path.with_suffix('.data')
             self.data[path.stem] = data.read_bytes() if data.exists() else b''
 
@@ -140,8 +151,15 @@ class Images(glance.Glance):
     def _save(self, name: str) -> None:
         self._directory.mkdir(exist_ok=True)
         facts, data = self._paths(name)
-        data.write_bytes(self.data[name])
-        facts.write_text(json.dumps(self.images[name], indent=1))
+        _replace(data, self.data[name])
+        _replace(facts, json.dumps(self.images[name], indent=1).encode())
 
     def _paths(self, name: str) -> tuple[pathlib.Path, pathlib.Path]:
         return self._directory / f'{name}.json', self._directory / f'{name}.data'
+
+
+def _replace(path: pathlib.Path, content: bytes) -> None:
+    """Write a file whole, or not at all: the disk may be full."""
+    new = path.with_suffix('.new')
+    new.write_bytes(content)
+    new.replace(path)
