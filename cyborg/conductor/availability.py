@@ -49,13 +49,16 @@ class Availability(Endpoint):
 def fits(
     db: Database, offers: availability.Offers, silent_since: datetime.datetime, names: list[str]
 ) -> dict[str, int]:
-    """Returns how often profiles fit, by name. A profile that does not exist is left out."""
+    """Returns how often profiles fit, by name. A profile that does not exist, or is not valid, is
+    left out."""
     found = {}
     for name in names[:MOST_PROFILES]:
         try:
             found[name] = _look(db, offers, silent_since, name).fits
         except errors.NotFound:
             LOG.debug('[conductor] metrics_profiles: there is no device profile %s.', name)
+        except errors.InvalidProfile as error:
+            LOG.warning('[conductor] metrics_profiles: %s', error.faultstring)
     return found
 
 
@@ -72,6 +75,7 @@ def _look(
     """Ask Placement while the rows are read, outside the transaction, then compare."""
     with db.reader() as session:
         profile = device_profiles.get(session, audience, ref)
+        _require_amounts(profile)
         if hostname is not None and units.host(session, hostname) is None:
             if not devices.are_on(session, hostname):
                 raise errors.AgentNotFound(ref=hostname)
@@ -82,6 +86,15 @@ def _look(
             parts = units.parts(session, silent_since, classes, hostname)
         hosts = availability.measure(asked, parts, hostname)
     return availability.summarize(profile, hosts, with_hosts=with_hosts)
+
+
+def _require_amounts(profile: objects.DeviceProfile) -> None:
+    """Raises InvalidProfile if an amount is not a number, as it may be in an imported profile."""
+    for number, group in enumerate(profile.groups):
+        for key, amount in group.items():
+            if key.startswith('resources:') and not str(amount).isdecimal():
+                why = f'group {number} asks for {amount!r} of {key}; an administrator must mend it.'
+                raise errors.InvalidProfile(name=profile.name, why=why)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,10 @@ import sqlalchemy as sa
 from cyborg.clients import keystone
 from cyborg.cmd import manage_hosts, manage_import
 from cyborg.conductor.audit import Audit
+from cyborg.conductor.engine import quarantine
+from cyborg.conductor.engine.unit_of_work import transact
 from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy.history import Cause
 from cyborg.sim import nova as sim_nova
 from tests.fixtures import upstream as left
 from tests.fixtures.cloud import Cloud, eventually
@@ -316,6 +319,40 @@ def test_a_handle_that_is_new_after_the_agent_reported_is_the_one_at_its_place(
     # and one that no driver reports is left out
     assert f'Attach handle {made("strange")} is left out' in printed
     assert f'Request {made("lost")} is bound to server' in printed
+
+
+@pytest.mark.parametrize('is_late', [False, True], ids=['before the agent', 'after it reported'])
+def test_a_quarantined_handle_can_be_cleaned(cloud, upstream, take_over, placement, is_late):
+    upstream.execute('DELETE FROM attach_handles WHERE id = 16')
+    if is_late:
+        take_over('--yes')
+        cloud.host(HOST)
+        cloud.rest(HOST)
+    upstream.add_handle(made('handle'), 1, '0000:0c:2.0', 'TEST_PCI', in_use=1)
+    take_over('--yes')
+    if not is_late:
+        cloud.host(HOST)
+    cloud.agent(HOST).inventory.wake(must_report=True)
+    cloud.rest(HOST)
+    mine = sa.select(models.AttachHandle).where(models.AttachHandle.uuid == made('handle'))
+    assert [each.withheld for each in rows(cloud, mine)] == ['quarantined']
+    with transact(cloud.standalone.db, Cause('operator')) as unit:
+        quarantine.clean_again(unit, made('handle'))
+    cloud.agent(HOST).inventory.wake(must_report=True)
+    eventually(lambda: [each.withheld for each in rows(cloud, mine)] == [None])
+
+
+def test_an_imported_profile_that_is_not_valid_has_no_availability(cloud, upstream, take_over):
+    upstream.add(
+        'device_profiles',
+        uuid=made('profile'),
+        name='odd',
+        profile_json='{"groups": [{"resources:FPGA": "many"}]}',
+    )
+    take_over('--yes')
+    answer = cloud.call('GET', '/device_profiles/odd/availability')
+    assert answer.status_code == 422
+    assert "asks for 'many' of resources:FPGA" in answer.text
 
 
 def test_a_function_that_moved_to_its_card_returns_with_a_server_of_the_upstream_service(

@@ -43,7 +43,7 @@ class DeviceProfiles(base.Collection):
         found = self.conductor.get_device_profile(request.context, profiles.ref(ref))
         return {'device_profile': self.as_document(found, request)}
 
-    @expose(Availability, query=AvailabilityQuery)
+    @expose(Availability, query=AvailabilityQuery, fails=(HTTPStatus.UNPROCESSABLE_ENTITY,))
     @action('GET', '{ref}/availability')
     @policy('cyborg:device_profile:get_availability')
     @since(2, 10)
