@@ -153,8 +153,8 @@ OTHER_PYTHONS ?= $(foreach version,3.12 3.13,$(if $(call python,$(version)),$(ve
 
 NEEDED_ON_SERIES := requirements.txt test-requirements.txt setup.cfg
 # Built once and before the tests begin: a build changes the metadata in this directory below them.
+# It has files of any kind.
 RELEASE := build/release/wheel
-# (a wheel has files of any kind)
 $(RELEASE): $(shell find cyborg os_acc etc -type f -not -path '*/__pycache__/*') requirements.txt setup.cfg pyproject.toml | $(STAMP)
 	@rm -rf $(@D)
 	@$(PIP) wheel --no-deps --no-build-isolation -w $(@D) .

@@ -130,8 +130,8 @@ class OsAccEndpoint:
         )
         with _outcome():
             try:
-                can_program = self._bitstreams.has_glance and self._inventory.can_program
-                may_ask = can_program and instance.get('image_uuid')
+                loads_images = self._bitstreams.has_glance and self._inventory.can_program
+                may_ask = loads_images and instance.get('image_uuid')
                 return ask(image_request=None if may_ask else {})
             except (errors.ServerImageUnread, errors.IncompatibleRelease):
                 wish = self._bitstreams.vm_image_request(

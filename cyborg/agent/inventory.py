@@ -94,7 +94,7 @@ class Inventory:
         #: set when a round has published what the drivers found
         self.is_ready = threading.Event()
         self.readiness = Readiness(guard.name for guard in guards)
-        #: whether a card of this host may be programmed
+        #: whether a driver of this host loads images
         self.can_program = any(guard.can_program for guard in guards)
 
     # -- the thread ------------------------------------------------------------------------

@@ -108,7 +108,7 @@ class Waiter:
             nonlocal seen, is_loaded
             # only one call: each may take as long as its own limit
             if seen.program_task_uuid != started.program_task_uuid:
-                # the deployable tells of an image that somebody had loaded since
+                # the deployable tells of an image that somebody has had loaded since
                 is_loaded = self._is_programmed(context, started)
             else:
                 seen = self._seen(context, started)

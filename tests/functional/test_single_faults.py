@@ -120,7 +120,7 @@ def test_a_life_without_a_fault_is_whole(world):
     assert kinds == [('program', 'done'), ('clean', 'done'), ('release', 'done')]
 
 
-@pytest.mark.timeout(0)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize('first', range(1, TESTS + 1))
 def test_whichever_single_step_fails_everything_ends(world, first):
     possible = world.live(0)

@@ -165,8 +165,8 @@ def note_refusal(
 
 
 def note_failed_load(unit: UnitOfWork, rows: Sequence[Arq], why: str) -> None:
-    """Record in the history of requests why the image that they wait for was not loaded. A reason
-    that is recorded already is not repeated, because hosts try again without limit."""
+    """Record in the history of requests why their image was not loaded. A reason that is recorded
+    already is not repeated, because hosts try again without limit."""
     if not rows:
         return
     reason = f'Its image was not loaded: {why}'
