@@ -2,6 +2,7 @@
 """Schema migrations by alembic, for the commands that change the schema."""
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Iterator
 
@@ -10,7 +11,7 @@ from alembic import command, config, migration, script, util
 from oslo_db import exception as db_exc
 
 from cyborg import errors
-from cyborg.db.sqlalchemy import engine, models, revisions
+from cyborg.db.sqlalchemy import engine, models, repeatable, revisions
 from cyborg.db.sqlalchemy.revisions import FLOOR_TABLE, VERSION_TABLE, Phase
 
 
@@ -21,6 +22,7 @@ def _config(connection: sa.Connection | None = None) -> config.Config:
     return made
 
 
+@functools.cache
 def _directory() -> script.ScriptDirectory:
     return script.ScriptDirectory.from_config(_config())
 
@@ -72,8 +74,39 @@ def _floor_of(revision: str) -> str:
 
 
 def upgrade(database: engine.Database, revision: str = 'head') -> None:
-    """Upgrade the schema to a revision; a no-op if it has that revision."""
+    """Upgrade the schema to a revision; a no-op if it has that revision.
+
+    It can be repeated if it was interrupted. Where DDL is not transactional each migration is
+    committed by itself, with its revision, and is run again if it was not finished.
+    """
+    steps = _steps(database, revision) if _commits_each_statement(database) else []
+    for each in steps:
+        _upgrade_by_one(database, each)
+    if not steps:
+        with _changing(database) as connection:
+            command.upgrade(_config(connection), revision)
+
+
+def _commits_each_statement(database: engine.Database) -> bool:
+    return database.engine.dialect.name in repeatable.DIALECTS
+
+
+def _steps(database: engine.Database, revision: str) -> list[str]:
+    """Returns the revisions that lead to this one; empty if there are none, or it is refused."""
+    present = revisions.version(database)
+    try:
+        found = list(_directory().iterate_revisions(revision, present, implicit_base=True))
+    except script.revision.RevisionError:
+        return []
+    return [each.revision for each in reversed(found)]
+
+
+def _upgrade_by_one(database: engine.Database, revision: str) -> None:
     with _changing(database) as connection:
+        if revisions.read(connection, VERSION_TABLE) is not None:
+            # The first change of the schema commits this, too: if the migration contracts and is
+            # interrupted, services of earlier releases must not start.
+            _table(connection, FLOOR_TABLE).stamp(_directory(), _floor_of(revision))
         command.upgrade(_config(connection), revision)
 
 
@@ -147,8 +180,25 @@ def create_schema(database: engine.Database) -> None:
         raise errors.ConfigError(
             why=f'The database is not empty, its schema is at {present}: run cyborg-dbsync upgrade.'
         )
+    if present is None and _commits_each_statement(database):
+        _complete_tables(database)
     models.Base.metadata.create_all(database.engine)
     stamp(database, 'head')
+
+
+def _complete_tables(database: engine.Database) -> None:
+    """Create the indexes of tables whose creation was interrupted: create_all skips such tables.
+
+    Raises if a table is of another schema.
+    """
+    with database.engine.begin() as connection:
+        inspector = sa.inspect(connection)
+        present = inspector.get_table_names()
+        for table in models.Base.metadata.sorted_tables:
+            if table.name in present:
+                repeatable.require_columns(inspector, table)
+                for index in table.indexes:
+                    index.create(connection, checkfirst=True)
 
 
 def revise(database: engine.Database, message: str, autogenerate: bool) -> None:

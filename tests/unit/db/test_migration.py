@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from alembic import config, script
 
 from cyborg.db.sqlalchemy import clock, migration, models, revisions
-from tests.fixtures.databases import differences, empty
+from tests.fixtures.databases import Rows, differences, empty
 
 pytestmark = pytest.mark.migrations
 
@@ -117,32 +117,6 @@ def test_requests_that_an_administrator_bound_go_back_to_their_servers_project(d
     with database.reader() as session:
         found = session.execute(sa.select(models.ExtArq.uuid, models.ExtArq.project_id)).all()
         assert dict(map(tuple, found)) == {'a': 'owner', 'b': 'admins', 'c': 'other', 'd': 'other'}
-
-
-class Rows:
-    """Inserts rows into the tables as an earlier version of the schema has them."""
-
-    BLANK = {str: 'x', int: 0, bool: False, float: 0.0}
-
-    def __init__(self, session):
-        self._session = session
-        self._tables = sa.MetaData()
-        self._tables.reflect(session.connection())
-
-    def add(self, table_name, /, **values):
-        """Insert a row whose other columns have any value that is allowed; return its id."""
-        table = self._tables.tables[table_name]
-        row = {
-            column.name: self._blank(column)
-            for column in table.columns
-            if not column.nullable and not column.primary_key and column.server_default is None
-        }
-        return self._session.execute(sa.insert(table).values(row | values)).inserted_primary_key[0]
-
-    def _blank(self, column):
-        if column.type.python_type is datetime.datetime:
-            return clock.now()
-        return self.BLANK[column.type.python_type]
 
 
 @pytest.fixture

@@ -22,6 +22,8 @@ INDEXES = {
     'arq_uuid': ['arq_uuid'],
     'finished_at': ['finished_at'],
 }
+#: the first column that is dropped: rows can be moved as long as it is there
+FIRST_DROPPED = 'turn'
 
 
 def upgrade() -> None:
@@ -37,13 +39,13 @@ def upgrade() -> None:
             table, sa.Column(name, kind, nullable=present is None, server_default=present)
         )
     op.create_index('ix_attach_handles_withheld', 'attach_handles', ['withheld'])
-    _move_rows()
+    _move_rows_once()
     op.drop_index('ix_attach_handles_cleanup_since', 'attach_handles')
     op.drop_index('ix_deployables_program_image', 'deployables')
     op.drop_index('ix_deployables_program_since', 'deployables')
     for table, names in {
         'attach_handles': (
-            'turn',
+            FIRST_DROPPED,
             'is_programming',
             'cleanup_since',
             'work_attempts',
@@ -113,6 +115,15 @@ def _create_table() -> None:
 
 def _table(name: str, *columns: str) -> sa.TableClause:
     return sa.table(name, *map(sa.column, columns))
+
+
+def _move_rows_once() -> None:
+    """Move the rows, unless an interrupted run has done so and has begun to drop columns."""
+    columns = sa.inspect(op.get_bind()).get_columns('attach_handles')
+    if FIRST_DROPPED in [column['name'] for column in columns]:
+        # An interrupted run may have committed its tasks: MySQL commits before each DDL statement.
+        op.execute('DELETE FROM tasks')
+        _move_rows()
 
 
 def _move_rows() -> None:
