@@ -243,6 +243,7 @@ def _take(
         needs_prepare = offer.take(unit.session, arq.id)
         if needs_prepare is None:
             offers[rp] = _freed_meanwhile(unit, arq, binding, silent_since)
+            matching.require_fit(arq, offers[rp], rp)
             needs_prepare = offers[rp].take(unit.session, arq.id)
         if needs_prepare is None:
             raise errors.NoFreeHandle(rp=rp, host=binding.hostname, uuid=arq.uuid)
@@ -256,7 +257,7 @@ def _freed_meanwhile(
     """Returns what a provider offers now; raises if its host still has tasks for it.
 
     A host may finish a task between two statements of this transaction. A handle that was not
-    clean in the first statement is then free in the second.
+    clean in the first statement is then free in the second, and may have lost its function.
     """
     rp = binding.device_rp_uuid
     refusal = REFUSALS.get(attach_handles.wait_for(unit.session, rp, silent_since))

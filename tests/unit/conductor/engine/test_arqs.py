@@ -7,8 +7,9 @@ import sqlalchemy as sa
 from cyborg import errors
 from cyborg.conductor.engine import arqs
 from cyborg.conductor.engine.unit_of_work import transact
-from cyborg.db.sqlalchemy import models
+from cyborg.db.sqlalchemy import attach_handles, models
 from cyborg.db.sqlalchemy.arqs import Scope
+from cyborg.objects import Withheld
 from tests.fixtures.reporting_host import CAUSE, SERVER, SILENT_SINCE, deployable, device, handle
 
 OTHER_SERVER = '33333333-3333-4333-8333-333333333333'
@@ -82,6 +83,26 @@ def test_a_provider_without_the_class_of_the_group_is_refused(host, card):
 def test_a_provider_whose_traits_do_not_match_the_group_is_refused(host, card, use, trait):
     with pytest.raises(errors.ProviderMismatch):
         host.bind(host.request({'resources:FPGA': '1', f'trait:CUSTOM_{trait}': use}))
+
+
+def test_a_function_that_a_clean_up_ends_while_a_bind_looks_for_a_handle_is_not_given(
+    host, monkeypatch
+):
+    """On a database with several writers it may end between two statements of a bind."""
+    host.report(device('fpga', deployable('part', 'a', traits=['CUSTOM_FUNCTION'])))
+    wanted = host.request({'resources:FPGA': '1', 'trait:CUSTOM_FUNCTION': 'required'})
+    with host.db.writer() as session:
+        session.execute(sa.update(models.AttachHandle).values(withheld=Withheld.CLEANING))
+    look = attach_handles.wait_for
+
+    def end_clean_ups_and_look(session, *args):
+        session.execute(sa.update(models.AttachHandle).values(withheld=None))
+        session.execute(sa.update(models.Deployable).values(traits=[]))
+        return look(session, *args)
+
+    monkeypatch.setattr(attach_handles, 'wait_for', end_clean_ups_and_look)
+    with pytest.raises(errors.ProviderMismatch):
+        host.bind(wanted)
 
 
 def test_a_request_of_another_project_is_not_found(host, card):
