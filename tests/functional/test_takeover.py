@@ -372,9 +372,11 @@ def test_a_function_that_moved_to_its_card_returns_with_a_server_of_the_upstream
     assert len(here) == 4 and made('handle2') in here
     assert bound(cloud)[made('arq')]['attach_handle_uuid'] == made('handle2')
     cloud.agent(HOST).inventory.beat()
-    eventually(lambda: f'{HOST}_0000:6b:01.2' in cloud.providers(HOST))
+    name = f'{HOST}_0000:6b:01.2'
+    # a provider is created before its inventory is
+    eventually(lambda: cloud.providers(HOST).get(name, {}).get('inventories'))
     cloud.rest(HOST)
-    provider = cloud.providers(HOST)[f'{HOST}_0000:6b:01.2']
+    provider = cloud.providers(HOST)[name]
     assert provider['uuid'] == made('provider2')
     assert provider['inventories']['CUSTOM_QAT']['total'] == 1
     assert cloud.providers(HOST)[f'{HOST}_{QAT}']['inventories']['CUSTOM_QAT']['total'] == 3
